@@ -21,10 +21,11 @@ from tests.disasters.audit import Verdict
 from tests.disasters.catalogs import Catalog, PostgresqlCatalog, SqliteCatalog, StoreCatalog
 from tests.disasters.rounds import STOPPED, Plan, run_round
 from tests.postgresql import postgres_server
+from tests.storage.conftest import s3_server
 from tests.storage.servers import azure_server
 
 ARTIFACTS = Path("artifacts", "disasters")
-KINDS = ("sqlite", "postgresql", "store", "azure")
+KINDS = ("sqlite", "postgresql", "store", "s3", "azure")
 # In one round: the second copy may be from before the first recovery.
 _RESTORES = 2
 
@@ -42,6 +43,9 @@ def catalogs(kind: str, scratch: Path) -> Iterator[Callable[[Path], Catalog]]:
         return
     if kind == "store":
         yield lambda folder: StoreCatalog((folder / "catalog").as_uri(), folder)
+    elif kind == "s3":
+        with s3_server() as options:
+            yield lambda folder: StoreCatalog(f"s3://lake/{folder.name}", folder, options)
     elif kind == "azure":
         with azure_server(scratch) as options:
             yield lambda folder: StoreCatalog(f"az://lake/{folder.name}", folder, options)

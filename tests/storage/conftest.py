@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,9 +22,26 @@ from txlake.ports import Store
 from txlake.storage import canonical_url, join_url, open_store
 
 
-@pytest.fixture(scope="module")
-def s3_options() -> Iterator[dict[str, str]]:
-    """The storage options of an S3 server with the bucket `lake`."""
+def _one_at_a_time(application: Callable[..., Any]) -> Callable[..., list[bytes]]:
+    """Carry out one request at a time, as moto's own put-if-absent looks first and writes then.
+
+    A request is read before its turn: a client that stands still stops no other.
+    """
+    lock = threading.Lock()
+
+    def serve(environ: dict[str, Any], start: Callable[..., Any]) -> list[bytes]:
+        length = environ.get("CONTENT_LENGTH")
+        if length:
+            environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read(int(length)))
+        with lock:
+            return list(application(environ, start))
+
+    return serve
+
+
+@contextmanager
+def s3_server() -> Iterator[dict[str, str]]:
+    """Run an S3 server with the bucket `lake`, and yield its storage options."""
     pytest.importorskip("moto", reason="moto, the S3 of these tests, isn't installed")
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
@@ -32,9 +50,8 @@ def s3_options() -> Iterator[dict[str, str]]:
         def log_request(self, *_: Any) -> None:
             pass
 
-    # One request at a time: moto's own put-if-absent looks first and writes then.
-    application = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, application, threaded=False, request_handler=Quiet)
+    application = _one_at_a_time(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
     options = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
         "AWS_ACCESS_KEY_ID": "access",
@@ -46,6 +63,13 @@ def s3_options() -> Iterator[dict[str, str]]:
     with serving(server):
         with s3_client(options) as client:
             client.create_bucket(Bucket="lake")
+        yield options
+
+
+@pytest.fixture(scope="module")
+def s3_options() -> Iterator[dict[str, str]]:
+    """The storage options of an S3 server with the bucket `lake`."""
+    with s3_server() as options:
         yield options
 
 

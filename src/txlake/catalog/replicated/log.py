@@ -508,9 +508,13 @@ class CatalogLog:
 
     def _is_replaced(self) -> bool:
         """Return whether a check is due, and finds that the log isn't the one that was applied."""
-        checks = self._due_checks(self.position)
+        begun, checks = self._clocks(), self._due_checks(self.position)
         paths = [entry_path(each.number) for each in checks]
-        return not self._are_entries(checks, self._contents(paths))
+        if not self._are_entries(checks, self._contents(paths)):
+            return True
+        if checks:
+            self._checked, self._checked_at = self.position, begun
+        return False
 
     def _is_cut(self, base: Position) -> bool:
         """Return whether an entry that was applied is gone without having been deleted as old."""

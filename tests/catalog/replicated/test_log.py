@@ -642,6 +642,25 @@ def test_processes_make_a_new_catalog_at_once(tmp_path: Path) -> None:
         catalog.close()
 
 
+def test_a_request_in_which_the_process_stood_still_is_no_measure_of_the_store(
+    process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next turns would wait for minutes."""
+    a = process()
+    now = a.log._system.monotonic_ms
+    stopped_ms = 0.0
+    monkeypatch.setattr(a.log._system, "monotonic_ms", lambda: now() + stopped_ms)
+
+    def stand_still(request: Callable[[], PutOutcome]) -> PutOutcome:
+        nonlocal stopped_ms
+        stopped_ms += 3_600_000
+        return request()
+
+    store.puts = [stand_still]
+    put(a, "x")
+    assert a.log.latency_ms < 500
+
+
 def test_a_store_that_can_not_be_written_is_read(
     process: Process, store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,8 @@ _LOAD_WINDOW = 64
 # So many entries are requested when a put has met one: others may have followed.
 _TAKEN_WINDOW = 3
 _EXPECTED_MAX = 15
+# A request that took longer says more of this process, which was stopped, than of the store.
+_LATENCY_MS_MAX = 1_000.0
 
 
 class Superseded(Exception):
@@ -574,7 +576,7 @@ class CatalogLog:
         return data is not None and decode(data, url).id == position.entry_id
 
     def _note_latency(self, begun_ms: float) -> None:
-        took_ms = self._system.monotonic_ms() - begun_ms
+        took_ms = min(self._system.monotonic_ms() - begun_ms, _LATENCY_MS_MAX)
         self.latency_ms += (0.1 if self.latency_ms else 1.0) * (took_ms - self.latency_ms)
 
 

@@ -115,7 +115,7 @@ docs: setup-python ## the documents as a site, in .cache/site
 
 .PHONY: sim
 sim: setup ## the engine on a simulated machine: SEEDS=10000 FROM=1, or one of them again by SEED=n
-	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS)
+	@PYTHONPATH=src:. $(PYTHON) -m tests.simulation $(SIM_ARGS) $(if $(IN_STORE),--in-store)
 
 .PHONY: sim-show
 sim-show: setup-python ## a seed of the simulation step by step, in a browser: SEED=1 PORT=0

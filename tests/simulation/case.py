@@ -64,6 +64,14 @@ _COMMON_FAULTS = (
     - LAKE_FAULTS
     - PATH_TABLE_FAULTS
 )
+# A power failure isn't among them: a reader of the log may have seen an entry of a local disk that
+# isn't durable yet, which it takes back.
+POSSIBLE_IN_STORE = (
+    _COMMON_FAULTS
+    | BUCKET_FAULTS
+    | (DISK_FAULTS - {FaultKind.POWER_LOSS})
+    | {FaultKind.INTERRUPT_LATE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +82,7 @@ class Case:
         without_kinds, without_numbers: faults that don't occur.
         without_programs: (client, number) of programs that aren't run.
         faults: faults to inject besides; up to the first of them the run is the same.
+        is_in_store: the world is a lake whose catalog is in the warehouse's store.
     """
 
     seed: int
@@ -81,9 +90,10 @@ class Case:
     without_numbers: frozenset[int] = frozenset()
     without_programs: frozenset[tuple[int, int]] = frozenset()
     faults: frozenset[RequestedFault] = frozenset()
+    is_in_store: bool = False
 
     def __str__(self) -> str:
-        parts = [f"seed {self.seed}"]
+        parts = [f"seed {self.seed}{' with its catalog in the store' if self.is_in_store else ''}"]
         if self.without_kinds:
             parts.append(f"without {', '.join(sorted(one.name for one in self.without_kinds))}")
         if self.without_numbers:
@@ -101,6 +111,7 @@ class WorldConfig:
 
     Attributes:
         has_catalog: the tables belong to a lake; otherwise there is one path table.
+        is_in_store: the catalog is in the warehouse's store.
         is_disk: the store is a local disk; otherwise a bucket.
         sessions: the number of sessions in each process; clients are dealt out to them.
         properties: the properties of each table.
@@ -112,6 +123,7 @@ class WorldConfig:
     """
 
     has_catalog: bool
+    is_in_store: bool
     is_disk: bool
     plan: Plan
     sessions: tuple[int, ...]
@@ -127,7 +139,7 @@ class WorldConfig:
 def world_config(case: Case) -> WorldConfig:
     """Return the world of a case, which depends on nothing but the case."""
     rng = random.Random(f"world {case.seed}")
-    has_catalog = rng.random() < 0.5
+    has_catalog = rng.random() < 0.5 or case.is_in_store
     is_disk = rng.random() < 0.4
     tables = TABLES[: rng.randint(1, 3)] if has_catalog else TABLES[:1]
     kinds = (*programs.LAKE_KINDS, definitions.definitions) if has_catalog else programs.KINDS
@@ -136,7 +148,9 @@ def world_config(case: Case) -> WorldConfig:
         kind = streams.streams
     plan = kind(rng, tables)
     possible = _COMMON_FAULTS | (DISK_FAULTS if is_disk else BUCKET_FAULTS)
-    if has_catalog:
+    if case.is_in_store:
+        possible = (possible | {FaultKind.INTERRUPT_LATE}) & POSSIBLE_IN_STORE
+    elif has_catalog:
         possible |= _DATABASE_FAULTS | LAKE_FAULTS
         if plan.kind in _WITHOUT_CATALOG_LOSS:
             possible -= RECOVERY_FAULTS
@@ -186,14 +200,18 @@ def world_config(case: Case) -> WorldConfig:
     )
     return WorldConfig(
         has_catalog,
+        case.is_in_store,
         is_disk,
         replace(plan, clients=clients),
         tuple(sessions),
         settings,
         properties,
         frozenset(possible),
-        has_catalog and plan.kind != definitions.KIND and rng.random() < 0.1,
-        has_catalog and rng.random() < 0.5,
+        has_catalog
+        and plan.kind != definitions.KIND
+        and rng.random() < 0.1
+        and not case.is_in_store,
+        has_catalog and rng.random() < 0.5 and not case.is_in_store,
         # Inserts into a path table with an identity column conflict; other engines can't write one.
         has_catalog
         and not is_open

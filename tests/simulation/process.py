@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tests.simulation.catalog_in_store import FOLDER, SimulatedReplica
 from tests.simulation.database import SimulatedDatabase
 from tests.simulation.faults import FaultKind
 from tests.simulation.other_engine import clean_up_log
@@ -18,6 +19,7 @@ from tests.simulation.scheduler import Killed, Task
 from tests.simulation.stores import SimulatedStore, key_of
 from tests.simulation.threads import THREADS
 from txlake.catalog import AnyCatalog, Catalog, NoCatalog
+from txlake.catalog.database import Database
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.session.engine import Engine
@@ -259,5 +261,11 @@ class Process:
         self.world.kill(self)
         raise Killed
 
-    def _database(self, _url: object, _system: object, **given: float) -> SimulatedDatabase:
+    def _database(self, _url: object, _system: object, **given: float) -> Database:
+        if self.world.config.is_in_store:
+            return SimulatedReplica(self, self.catalog_store(), **given)
         return SimulatedDatabase(self, **given)
+
+    def catalog_store(self) -> SimulatedStore:
+        """Return the store of a catalog in the warehouse."""
+        return SimulatedStore(self, f"{WAREHOUSE}/{FOLDER}")

@@ -6,6 +6,7 @@ import gc
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from multiprocessing import get_context
 from typing import TypeAlias
 
@@ -19,28 +20,34 @@ SeedResult: TypeAlias = tuple[str, Counter[str]] | str
 """A seed's kind of programs and what happened, or how it failed."""
 
 
-def run_seed(seed: int) -> SeedResult:
-    """Run one seed; return its kind of programs and its counts, or the message of its failure."""
+def run_seed(seed: int, *, is_in_store: bool = False) -> SeedResult:
+    """Run one seed; return its kind of programs and its counts, or the message of its failure.
+
+    `is_in_store`: as in `Case`.
+    """
     try:
-        outcome = World(Case(seed)).run()
+        outcome = World(Case(seed, is_in_store=is_in_store)).run()
     except Failure as failure:
         return str(failure)
     return outcome.kind, Counter(outcome.counts)
 
 
-def run_batch(seeds: Iterable[int]) -> list[tuple[int, SeedResult]]:
-    """Run several seeds; return each with its result."""
-    found = [(seed, run_seed(seed)) for seed in seeds]
+def run_batch(seeds: Iterable[int], *, is_in_store: bool = False) -> list[tuple[int, SeedResult]]:
+    """Run several seeds; return each with its result. `is_in_store`: as in `Case`."""
+    found = [(seed, run_seed(seed, is_in_store=is_in_store)) for seed in seeds]
     gc.collect()
     return found
 
 
-def run_seeds(first: int, count: int, processes: int) -> Iterator[tuple[int, SeedResult]]:
-    """Yield the results of `count` seeds as they arrive."""
+def run_seeds(
+    first: int, count: int, processes: int, *, is_in_store: bool = False
+) -> Iterator[tuple[int, SeedResult]]:
+    """Yield the results of `count` seeds as they arrive. `is_in_store`: as in `Case`."""
     starts = range(first, first + count, _BATCH_SIZE)
     batches = [range(start, min(start + _BATCH_SIZE, first + count)) for start in starts]
     with get_context("spawn").Pool(processes, _initialize_process) as pool:
-        for found in pool.imap_unordered(run_batch, batches):
+        run = partial(run_batch, is_in_store=is_in_store)
+        for found in pool.imap_unordered(run, batches):
             yield from found
 
 

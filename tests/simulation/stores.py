@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROOT = "memory://simulated"
 _LISTED_AFTER_MS = 3_000
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json$")
+_CATALOG_LOG = "/catalog/log/"
 _TEMPORARY = ".txlake-{}.tmp"
 
 
@@ -221,16 +222,16 @@ class SimulatedStore:
             self._make_durable(key)
             return PutOutcome.CREATED if is_mine else PutOutcome.EXISTS
         if fault_occurs(FaultKind.PUT_LOST, key, weight):
-            return PutOutcome.UNKNOWN
+            return self._unknown(key)
         if fault_occurs(FaultKind.PUT_LATE, key, weight):
             storage.delayed_requests.append(partial(self._create, key, data))
-            return PutOutcome.UNKNOWN
+            return self._unknown(key)
         outcome = self._create(key, data)
         self._process.trace("create", key, outcome.value)
         if fault_occurs(FaultKind.PUT_TWICE, key, weight):
             outcome = self._create(key, data)
         if fault_occurs(FaultKind.PUT_UNANSWERED, key, weight):
-            outcome = PutOutcome.UNKNOWN
+            outcome = self._unknown(key)
         self._process.step("created", key)
         return outcome
 
@@ -295,6 +296,14 @@ class SimulatedStore:
         self._storage.write(key, self._item(data))
         return PutOutcome.CREATED
 
+    def _unknown(self, key: str) -> PutOutcome:
+        """Return an unknown outcome; the store can't be reached any more after every second put of
+        an entry of the catalog's log, which raises Unavailable.
+        """
+        if is_catalog_entry(key) and self._process.world.injector.random() < 0.5:
+            raise Unavailable(f"{key}: no reply")
+        return PutOutcome.UNKNOWN
+
     def _write_aside(self, key: str) -> None:
         """Write the temporary file of a local write; a crash leaves it under a name that nobody
         reads.
@@ -331,9 +340,14 @@ def is_commit(key: str) -> bool:
     return _COMMIT.search(key) is not None
 
 
+def is_catalog_entry(key: str) -> bool:
+    """Return whether an object is an entry of a catalog in the store."""
+    return _CATALOG_LOG in key
+
+
 def _weight(key: str) -> float:
     """Return the factor of a fault's likelihood for an object; commits matter most."""
-    return 4.0 if key.endswith(".json") else 0.7
+    return 4.0 if key.endswith(".json") or is_catalog_entry(key) else 0.7
 
 
 def key_of(location: str) -> str:

@@ -199,11 +199,14 @@ class _Thread:
 class _InlinePool:
     """`ThreadPoolExecutor` without threads: `map` does the work in its caller."""
 
-    def __init__(self, max_workers: int | None = None) -> None:
+    def __init__(self, max_workers: int | None = None, thread_name_prefix: str = "") -> None:
         pass
 
     def map(self, work: Callable[..., Any], *of: Iterable[Any]) -> Iterator[Any]:
         return iter([work(*one) for one in zip(*of)])
+
+    def shutdown(self, wait: bool = True) -> None:
+        pass
 
     def __enter__(self) -> _InlinePool:
         return self

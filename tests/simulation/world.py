@@ -21,6 +21,7 @@ from sqlalchemy.engine import Connection
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
 from tests.simulation.case import LAKE_FAULTS, Case, WorldConfig, world_config
+from tests.simulation.catalog_in_store import read_log, short_log
 from tests.simulation.clients import Client
 from tests.simulation.committed_state import (
     committed_in_lake,
@@ -40,7 +41,7 @@ from tests.simulation.records import CommittedState, Record, ReportedOutcome, Vi
 from tests.simulation.rows import RowSession
 from tests.simulation.scheduler import Scheduler, Task
 from tests.simulation.statements import COLUMNS, IDENTITY, Insert, Select, State
-from tests.simulation.stores import ROOT, Storage, is_commit
+from tests.simulation.stores import ROOT, Storage, is_catalog_entry, is_commit
 from tests.simulation.streams import Query
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
@@ -197,6 +198,9 @@ class World:
         """
         if self.plan.kind == "ages" or (self.config.is_server and self.forward_clock_steps > 1):
             return True
+        # A heartbeat is an object, whose age is measured by the store's clock.
+        if self.config.is_in_store and (self.injector.injected or self.forward_clock_steps):
+            return True
         return any(one.kind in _LEASE_LOSING_FAULTS for one in self.injector.injected)
 
     def set_clock(self, hours: float) -> None:
@@ -289,7 +293,7 @@ class World:
         was_enabled = gc.isenabled()
         gc.disable()  # the time of a collection isn't the seed's choice
         try:
-            with simulated_threads(self.scheduler):
+            with simulated_threads(self.scheduler), short_log():
                 self._run()
         except Exception as error:
             raise Failure(self.case, error, self.injector.injected, _lines(self._trace)) from error
@@ -351,6 +355,8 @@ class World:
         gone = self.storage.last_written.keys() - self.storage.items.keys()
         counts["log files cleaned"] = sum("/_delta_log/0" in key for key in gone)
         counts["data files vacuumed"] = sum("/part-" in key for key in gone)
+        counts["catalog entries"] = sum(map(is_catalog_entry, self.storage.last_written))
+        counts["catalog entries deleted"] = sum(map(is_catalog_entry, gone))
         return RunResult(self.plan.kind, counts, tuple(self.records), tuple(self._trace))
 
     def _start(self, clients: list[Client], delay: float) -> None:
@@ -402,14 +408,15 @@ class World:
         """Create the tables in a process of its own, once for all cases with equal tables."""
         config = self.config
         initial = tuple(self.plan.initial.items())
-        key = (config.has_catalog, config.has_identity, config.properties, initial)
+        where = (config.has_catalog, config.is_in_store)
+        key = (where, config.has_identity, config.properties, initial)
         found = _prepared_worlds.get(key)
         if found is None:
-            if config.has_catalog:
+            if self._has_database:
                 shared_database().load(_empty_catalog("ffffffff-0000-4000-8000-00000000lake"))
             self._run_alone(self._make_tables)
             found = _PreparedWorld(
-                shared_database().content() if config.has_catalog else b"",
+                shared_database().content() if self._has_database else b"",
                 self.storage.copy(is_disk=False),
                 self.tables,
                 self._initial_versions,
@@ -422,7 +429,7 @@ class World:
         self.storage.has_stale_listings = FaultKind.LISTING_STALE in self.injector.kinds
         self.storage.may_be_cleaned = FaultKind.LOG_CLEANED in self.injector.kinds
         self.tables, self._initial_versions, self._ids = found.tables, found.since, found.ids
-        if config.has_catalog:
+        if self._has_database:
             shared_database().load(found.catalog)
         self._reset(found.now_ms)
 
@@ -487,7 +494,19 @@ class World:
             return committed_in_logs(
                 self.storage, {name: key for name, (_, key) in self.tables.items()}
             )
-        return committed_in_lake(self.storage, shared_database().copy(), self.tables)
+        return committed_in_lake(self.storage, self._catalog_copy(), self.tables)
+
+    @property
+    def _has_database(self) -> bool:
+        """Whether the catalog is in the database that all processes share."""
+        return self.config.has_catalog and not self.config.is_in_store
+
+    def _catalog_copy(self) -> sqlite3.Connection:
+        """Return a database with the catalog's content."""
+        if not self.config.is_in_store:
+            return shared_database().copy()
+        process = Process(self, len(self.processes))
+        return read_log(process, process.catalog_store())
 
     def _audit(self, committed: CommittedState, final: State) -> None:
         for name, rows in final.items():
@@ -545,7 +564,7 @@ class World:
                 final[entry.name] = definitions.TableContent(tags, tuple(columns))
 
         self._run_alone(read)
-        instants = read_instants(shared_database().copy())
+        instants = read_instants(self._catalog_copy())
         definitions.check(self.records, instants, self.plan.initial, final)
 
     def _recover(self, final: State) -> None:

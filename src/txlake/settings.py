@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+PUBLISH = BEFORE_ANSWER, AFTER_ANSWER = "before_answer", "after_answer"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
@@ -61,6 +63,10 @@ class Settings:
             deleted the version before.
         inline_commit_bytes_max: a commit of a catalog table is stored in the catalog up to this,
             and in a file that the catalog names beyond.
+        publish: when a commit of a lake's table becomes a file of its log, where the store is far:
+            `before_answer`, or `after_answer`, which saves a round trip; plain Delta readers then
+            see the commit a moment later than the statement is answered. txlake's readers always
+            see it.
     """
 
     retry: RetrySettings = field(default_factory=RetrySettings)
@@ -80,3 +86,4 @@ class Settings:
     commits_kept: int = 100_000
     catalog_log_retention_ms: int | None = None
     dropped_table_retention_ms: int = 7 * 24 * 3_600_000
+    publish: str = BEFORE_ANSWER

@@ -35,7 +35,9 @@ def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
     database = user.catalog._database
     with write_transaction(database) as connection:
-        return Ratifier(database, Fence("catalog")).ratify(connection, requests)
+        return Ratifier(database, Fence("catalog"), user.catalog.unregistered).ratify(
+            connection, requests
+        )
 
 
 def hold(user: User, transaction_id: str, resource: Resource) -> None:
@@ -194,5 +196,10 @@ def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> No
             sa.select(commits.c.transaction_id).where(commits.c.version == 0)
         ).scalar_one()
         notes = [PublicationNote("a", 0, first), PublicationNote("a", 1, maker)]
-        assert Ratifier(database, Fence("catalog")).ratify(connection, [], notes) == []
+        assert (
+            Ratifier(database, Fence("catalog"), user.catalog.unregistered).ratify(
+                connection, [], notes
+            )
+            == []
+        )
     assert user.catalog.ledger.head("a") == Head(version=1)

@@ -164,7 +164,15 @@ class LakeTransaction:
             table.read(predicate, where)
 
     def commit(self) -> CommittedTogether:
-        """All of it or nothing."""
+        """All of it or nothing, with what follows the answer."""
+        try:
+            return self.commit_only()
+        finally:
+            for table in self.tables.values():
+                table.log.following.wait()
+
+    def commit_only(self) -> CommittedTogether:
+        """All of it or nothing; what follows the answer may be under way."""
         beside = tuple(table.part_summary for table in self.tables.values())
         parts: Sequence[Part] = [
             Part(

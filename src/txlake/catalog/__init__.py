@@ -11,9 +11,11 @@ from txlake.catalog.names import DatabaseEntry, TableEntry, check_name, matches
 from txlake.catalog.no_catalog import NoCatalog
 from txlake.catalog.opening import is_store_url
 from txlake.catalog.replicated.database import looking_once
+from txlake.catalog.unregistered import AdmissionOutdated
 
 __all__ = [
     "DEFAULT_DATABASE",
+    "AdmissionOutdated",
     "AnyCatalog",
     "Catalog",
     "DatabaseEntry",

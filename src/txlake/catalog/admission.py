@@ -29,10 +29,12 @@ from txlake.catalog.lookup import (
     newest,
     versions_at,
 )
+from txlake.catalog.owners import ACTIVE, state_of
 from txlake.catalog.prepared import pipelined
 from txlake.catalog.pruning import require_instant
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import Transactions
+from txlake.catalog.unregistered import CatalogReply, UnregisteredWriters, read_fence
 from txlake.conflict.locking import LockRequest, Owner, Queued
 from txlake.errors import Unavailable
 
@@ -101,12 +103,18 @@ class Admissions:
     """Admits statements of one lake, for any number of threads and processes."""
 
     def __init__(
-        self, database: Database, fence: Fence, transactions: Transactions, locks: Locks
+        self,
+        database: Database,
+        fence: Fence,
+        transactions: Transactions,
+        locks: Locks,
+        unregistered: UnregisteredWriters,
     ) -> None:
         self._database = database
         self._fence = fence
         self._transactions = transactions
         self._locks = locks
+        self._unregistered = unregistered
         self._group: GroupCommit[_AdmissionRequest, _Outcome] = GroupCommit(
             self._admit_batch, turn=database.turn
         )
@@ -131,6 +139,66 @@ class Admissions:
         view = view.at(now.instant, now.versions)
         return Admission(view, is_granted=True, is_known=False)
 
+    def admit_unregistered(
+        self,
+        transaction: StatementTransaction,
+        lookup: LookupRequest,
+        required_locks: RequiredLocks,
+        *,
+        looks: bool,
+    ) -> Admission:
+        """Admit a statement as `admit_without_locks` does; the transaction's ratification checks
+        the reply again (`UnregisteredWriters.check`).
+
+        `looks`: the reply has what was committed before the call, unless the transaction reads an
+        instant already; without it, what this process knows of the catalog.
+        """
+        known = self._fence.newest if looks else 0
+        looks = looks and transaction.sequence is None
+        with self._database.reading() if looks else self._database.reading_known() as connection:
+            view = look_up(connection, lookup)()
+            requests = required_locks(view)
+            if requests is None or self._locks.is_contested(connection, requests):
+                return Admission(view, is_granted=False, is_known=False)
+            fence, now = read_fence(connection), newest(connection, view.ids)()
+            instant, versions = transaction.sequence, now.versions
+            if instant is None:
+                instant = now.instant
+                self._fence.check(now.epoch, now.instant, known=known)
+            else:
+                require_instant(connection, instant)
+                versions = versions_at(connection, view.ids, instant)
+        if requests:
+            row = {**transaction.row, "sequence": instant if transaction.explicit else None}
+            reply = CatalogReply(lookup, required_locks, tuple(requests), view.ids)
+            self._unregistered.add(transaction.owner, row, fence, reply)
+            self._locks.note_use(transaction.id)
+        return Admission(view.at(instant, versions), is_granted=True, is_known=False)
+
+    def admit_held(
+        self,
+        transaction: StatementTransaction,
+        lookup: LookupRequest,
+        required_locks: RequiredLocks,
+    ) -> Admission:
+        """Admit a statement whose transaction reads an instant and holds all locks, by what this
+        process knows of the catalog; else the admission isn't granted.
+        """
+        assert transaction.sequence is not None, "it reads an instant"
+        with self._database.reading_known() as connection:
+            view = look_up(connection, lookup)()
+            requests = required_locks(view)
+            is_open = state_of(connection, transaction.id) == ACTIVE
+            if (
+                requests is None
+                or not is_open
+                or not self._locks.holds(transaction.owner, requests)
+            ):
+                return Admission(view, is_granted=False, is_known=False)
+            require_instant(connection, transaction.sequence)
+            versions = versions_at(connection, view.ids, transaction.sequence)
+        return Admission(view.at(transaction.sequence, versions), is_granted=True, is_known=True)
+
     def admit(
         self,
         transaction: StatementTransaction,
@@ -148,6 +216,7 @@ class Admissions:
 
         Raises as `Locks.acquire` and `Fence.check`.
         """
+        self._unregistered.register_all()
         try:
             admission = self._admit_repeatedly(
                 _AdmissionRequest(transaction, lookup, required_locks, timeout_ms != 0), timeout_ms

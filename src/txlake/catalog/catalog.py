@@ -34,6 +34,7 @@ from txlake.catalog.schema import is_current, upgrade
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import Transactions
+from txlake.catalog.unregistered import UnregisteredWriters
 from txlake.catalog.views import Views
 from txlake.errors import InvalidRequest
 from txlake.ports import System
@@ -92,12 +93,17 @@ class Catalog:
         except BaseException:
             self._database.close()
             raise
-        self.ledger = CommitLedger(self._database, self._fence)
         self.sessions = Sessions(self._database, lease_ms, pruner.step)
         self.transactions = Transactions(self._database, self._fence, self.sessions)
         self.recovery = Recovery(self._database, self._fence)
         self.locks = Locks(self._database, self.sessions.ensure_row)
-        self.admissions = Admissions(self._database, self._fence, self.transactions, self.locks)
+        self.unregistered = UnregisteredWriters(self._database, self.transactions, self.locks)
+        self.transactions.deferred = self.unregistered
+        self.locks.before_requests = self.unregistered.register_all
+        self.ledger = CommitLedger(self._database, self._fence, self.unregistered)
+        self.admissions = Admissions(
+            self._database, self._fence, self.transactions, self.locks, self.unregistered
+        )
         self.journal = Journal(self._database)
         self.views = Views(self._database, system)
         self.dropped = DroppedTables(self._database)
@@ -119,12 +125,19 @@ class Catalog:
         return self
 
     @property
+    def defers_registration(self) -> bool:
+        """Whether autocommitted writers register at their commit, as each change of the catalog is
+        a request to a store.
+        """
+        return self._database.is_replicated
+
+    @property
     def lake_id(self) -> str:
         """The lake's id, which its warehouse's marker and its tables also carry."""
         known = self._checked_lake
         if known is not None and known[0] == self.epoch:
             return known[1]
-        with self._database.reading() as connection:
+        with self._database.reading_known() as connection:
             return self._lake(connection) or ""
 
     @property
@@ -186,6 +199,7 @@ class Catalog:
         """Write the deferred publication notes, end this object's sessions and close its
         connections. A database in memory stays open, with its sessions, for other lakes.
         """
+        self.unregistered.close()
         self.ledger.close()
         if not self._database.is_in_memory:
             self.sessions.stop()

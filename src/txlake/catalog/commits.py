@@ -25,6 +25,7 @@ from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
 from txlake.catalog.relations import bare, commits, databases, locks, tables, transactions
 from txlake.catalog.shielding import shielded
+from txlake.catalog.unregistered import UnregisteredWriters
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import (
     Head,
@@ -139,10 +140,16 @@ class CommitEntry:
 class CommitLedger:
     """`ports.Ledger` on the catalog's database, for any number of threads and processes."""
 
-    def __init__(self, database: Database, fence: Fence) -> None:
+    def __init__(
+        self,
+        database: Database,
+        fence: Fence,
+        unregistered: UnregisteredWriters,
+    ) -> None:
         self._database = database
         self._fence = fence
-        self._ratifier = Ratifier(database, fence)
+        self._unregistered = unregistered
+        self._ratifier = Ratifier(database, fence, unregistered)
         self._group: GroupCommit[Ratification, Ratified | HeadsMoved | TurnTaken] = GroupCommit(
             self._ratify_batch, turn=database.turn
         )
@@ -239,6 +246,7 @@ class CommitLedger:
         transaction was ended or killed.
         """
         self._database.observe_leases()
+        self._unregistered.register()
         return self._reserve(transaction_id, table_ids)
 
     def _reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
@@ -381,6 +389,13 @@ class CommitLedger:
         for decision in decisions:
             if isinstance(decision, Ratified):
                 self._fence.newest = max(self._fence.newest, decision.sequence)
+        self._unregistered.forget_ratified(
+            [
+                request.transaction_id
+                for request, decision in zip(requests, decisions)
+                if isinstance(decision, Ratified)
+            ]
+        )
         return decisions
 
     def _resolve_unknown(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
@@ -190,6 +190,11 @@ class Database:
         database.
         """
         return False
+
+    @property
+    def known_state(self) -> Hashable:
+        """The state that `reading_known` reads, to be compared; None if it is always the newest."""
+        return None
 
     @property
     def holder(self) -> str | None:

@@ -88,7 +88,10 @@ class LockResult:
 
 
 @shielded(
-    unshielded=("to_acquire", "set_ending_thread", "note_use", "change_count", "remember"),
+    unshielded=(
+        *("to_acquire", "set_ending_thread", "note_use", "change_count", "remember"),
+        *("holds", "note_granted"),
+    ),
     waits=("acquire", "wait"),
 )
 class Locks:
@@ -105,6 +108,8 @@ class Locks:
         self._database = database
         self._ensure_session = ensure_session
         self._changes = _ChangeSignal()
+        # Makes this process's transactions take the locks that they need and don't have yet.
+        self.before_requests: Callable[[], None] = _nothing
         # Granted locks by transaction or session: requesting one of them again costs nothing.
         self._granted: dict[str | int, dict[Resource, LockMode]] = {}
         # The thread that used a transaction last, and the only thread that ends it, if known. Not
@@ -136,6 +141,7 @@ class Locks:
         owner = Owner(session=session_id, transaction=transaction_id)
         if transaction_id is not None:
             self.note_use(transaction_id)
+        self.before_requests()
         request = self.request if owner.transaction is not None else self._request_for_session
         work = partial(request, owner=owner, requests=requests, waits=timeout_ms != 0)
         try:
@@ -195,6 +201,7 @@ class Locks:
 
     def entries(self) -> list[LockEntry]:
         """Return the lock requests of living sessions, in the order of the requests."""
+        self.before_requests()
         self._database.observe_leases(is_urgent=True)
         with self._database.reading() as connection:
             queue = lock_rows.read_queue(connection, self._database, living=True)
@@ -254,6 +261,25 @@ class Locks:
         Raises SQLAlchemy's IntegrityError if a session was removed: raise `lost_error`.
         """
         lock_rows.add(connection, self._database, granted)
+
+    def grant_new(
+        self, connection: Connection, owner: Owner, requests: Sequence[LockRequest]
+    ) -> None:
+        """Grant locks that aren't contested to an owner that is registered in the same transaction;
+        call `note_granted` after the commit.
+        """
+        [result] = self.send_requests(connection, [OwnerRequests(owner, requests, is_new=True)])()
+        assert result is not None, "the caller has found that no lock is contested"
+        self.write_grants(connection, result.granted)
+
+    def note_granted(self, owner: Owner, requests: Sequence[LockRequest]) -> None:
+        """Remember the locks that `grant_new` granted."""
+        modes = self._granted.setdefault(owner.transaction or owner.session, {})
+        modes |= {request.resource: request.mode for request in requests}
+
+    def holds(self, owner: Owner, requests: Sequence[LockRequest]) -> bool:
+        """Return whether this process knows that the owner was granted all of these locks."""
+        return not self._not_held(owner, requests)
 
     def request(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool
@@ -487,6 +513,10 @@ class _ChangeSignal:
         """Wait until the count is no longer `since`, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: self.count != since, max(0.0, timeout_ms) / 1000)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _new_owner() -> Owner:

@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 # Long enough for the next ratification of a busy process, short enough that other processes rarely
 # have to compare the files of commits that aren't noted yet.
 DEFERRED_MS = 100
+# Where a note is a request to a store: readers take the bytes of a commit that isn't noted yet from
+# the catalog.
+DEFERRED_IN_STORE_MS = 2_000
 
 _PUBLISHED = Prepared(
     lambda ids: (
@@ -137,7 +140,8 @@ class Publications:
         )
         self._deferred: list[PublicationNote] = []
         self._writing = threading.Lock()  # held while the first deferred notes are being written
-        self._later = DelayedCall(self._write_later, DEFERRED_MS)
+        delay_ms = DEFERRED_IN_STORE_MS if database.is_replicated else DEFERRED_MS
+        self._later = DelayedCall(self._write_later, delay_ms)
 
     def note(self, versions: Mapping[str, VersionRange]) -> None:
         """Record published versions by table id, now. Raises Unavailable."""

@@ -36,6 +36,7 @@ from txlake.catalog.relations import (
     tables,
     transactions,
 )
+from txlake.catalog.unregistered import UnregisteredWriters
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import (
     DroppedTable,
@@ -107,9 +108,10 @@ class _TableState:
 class Ratifier:
     """Decides batches of requests, each in the caller's transaction."""
 
-    def __init__(self, database: Database, fence: Fence) -> None:
+    def __init__(self, database: Database, fence: Fence, unregistered: UnregisteredWriters) -> None:
         self.database = database
         self.fence = fence
+        self.unregistered = unregistered
         # Locks the sequence too, and reads it after that.
         self.owners = Prepared(
             lambda ids: (
@@ -184,6 +186,7 @@ class _Batch:
         notes: Sequence[PublicationNote],
     ) -> None:
         self._database = queries.database
+        self._unregistered = queries.unregistered
         self._connection = connection
         ids = {commit.table_id for request in requests for commit in request.commits}
         ids.update(table_id for request in requests for table_id in request.unchanged)
@@ -207,12 +210,20 @@ class _Batch:
         self._now_ms = max((row.now_ms for row in self._owners.values()), default=0)
         if self._owners:
             queries.fence.check(max(row.epoch for row in self._owners.values()), self._sequence)
+        elif any(map(self._unregistered.has, owners)):
+            self._read_instant(queries.fence)
         else:  # no transaction is registered any more, most likely because of a recovery
             queries.fence.check_epoch(epoch_of(connection))
         self._steps = self._apply_notes(confirmed)
         self._ended: list[str] = []
         self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
+
+    def _read_instant(self, fence: Fence) -> None:
+        """Read the newest instant and the time, where no transaction is registered."""
+        self._sequence = counter_rows.lock_sequence(self._connection)
+        self._now_ms = self._database.now_ms(self._connection)
+        fence.check(epoch_of(self._connection), self._sequence)
 
     def _apply_notes(
         self, confirmed: Mapping[str, Sequence[VersionRange]]
@@ -237,7 +248,7 @@ class _Batch:
         new = {change.id for change in request.names if isinstance(change, NewTable)}
         existing = [commit for commit in request.commits if commit.table_id not in new]
         try:
-            self._check_owner(request.transaction_id)
+            self._check_writer(request.transaction_id)
             for table_id in (*(commit.table_id for commit in existing), *request.unchanged):
                 self._check_attached(table_id)
             holder = self._holder(existing, request.transaction_id)
@@ -280,6 +291,15 @@ class _Batch:
             advanced = {commit["table_id"] for commit in self._commits}
             _ADVANCE.run(self._connection, ids=advanced)
             self._commits = []
+
+    def _check_writer(self, transaction_id: str) -> None:
+        """Raise as `_check_owner`, and AdmissionOutdated for an unregistered writer that has to run
+        again.
+        """
+        is_registered = transaction_id in self._owners or transaction_id in self._ended
+        if is_registered or not self._unregistered.has(transaction_id):
+            self._check_owner(transaction_id)
+        self._unregistered.check(self._connection, transaction_id)
 
     def _check_owner(self, transaction_id: str) -> None:
         """Raise Unavailable for a transaction that was ended or killed, InvalidRequest for one that

@@ -11,7 +11,7 @@ import os
 import pwd
 import socket
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from weakref import WeakMethod
 
@@ -102,6 +102,8 @@ class Sessions:
         self._changing = threading.Lock()
         self._resources: AbandonedResources[int] = AbandonedResources()
         self._callbacks: list[WeakMethod[Callable[[], None]]] = []
+        # The state of a replica after the last upkeep.
+        self._state_kept: Hashable = None
         self._renewal = _PRESENT if database.is_replicated else _renewal(database, lease_ms)
         self.on_heartbeat(self.end_abandoned)
         self._heartbeat = Heartbeat(self.renew, lease_ms / 3)
@@ -221,7 +223,9 @@ class Sessions:
             return
         self._warn_of_lost(expected - present)
         self._with_row -= expected - present
-        self._upkeep()
+        if self._database.known_state != self._state_kept:
+            self._upkeep()
+            self._state_kept = self._database.known_state
 
     def _warn_of_lost(self, lost: Collection[int]) -> None:
         if lost:

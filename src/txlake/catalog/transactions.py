@@ -11,14 +11,19 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import lock_rows
 from txlake.catalog.abandoned import AbandonedResources
-from txlake.catalog.counter_rows import INSTANT, NEWEST_SEQUENCE, send_next_number
+from txlake.catalog.counter_rows import (
+    INSTANT,
+    NEWEST_SEQUENCE,
+    lock_sequence,
+    send_next_number,
+)
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
@@ -37,6 +42,7 @@ from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import sessions, transactions
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.shielding import shielded
+from txlake.catalog.unregistered import raise_fence
 from txlake.ports import OpenTransactions
 
 _COUNTER = "transaction"
@@ -83,7 +89,31 @@ class TransactionEntry:
     user_name: str | None
 
 
-@shielded(unshielded=("abandon", "announce", "forget", "hold", "announced_rows"))
+class DeferredTransactions(Protocol):
+    """The transactions that register at their commit, or when others look for them."""
+
+    def has(self, transaction_id: str) -> bool:
+        """Return whether a transaction is deferred."""
+        ...
+
+    def register_all(self) -> None:
+        """Register them, with their locks."""
+        ...
+
+
+class _NoneDeferred:
+    def has(self, transaction_id: str) -> bool:
+        return False
+
+    def register_all(self) -> None: ...
+
+
+@shielded(
+    unshielded=(
+        *("abandon", "announce", "forget", "hold", "announced_rows"),
+        *("is_announced", "withdraw"),
+    )
+)
 class Transactions:
     """The open transactions of one catalog, of all processes."""
 
@@ -96,6 +126,7 @@ class Transactions:
         )
         self._resources: AbandonedResources[str] = AbandonedResources()
         self._announced: dict[str, dict[str, Any]] = {}
+        self.deferred: DeferredTransactions = _NoneDeferred()
         self._registering = threading.Lock()  # taken outside of the database's transactions only
         sessions.on_heartbeat(self._end_abandoned)
         self._insertion = Prepared(
@@ -161,7 +192,7 @@ class Transactions:
         """
         with ExitStack() as stack:
             stack.enter_context(self._registering)
-            rows = list(self._announced.values())
+            rows = self._rows_to_register(transaction_ids)
             if self._announced.keys().isdisjoint(transaction_ids):
                 stack.close()
                 rows = []
@@ -178,15 +209,38 @@ class Transactions:
         for row in rows:
             self._announced.pop(row["id"], None)
 
+    def _rows_to_register(self, transaction_ids: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Return the rows of the announced transactions, without deferred ones that aren't among
+        those given.
+        """
+        return [
+            row
+            for transaction_id, row in self._announced.items()
+            if transaction_id in transaction_ids or not self.deferred.has(transaction_id)
+        ]
+
+    def is_announced(self, transaction_id: str) -> bool:
+        """Return whether an explicit transaction is open, and not registered yet. Touches no
+        database.
+        """
+        return transaction_id in self._announced
+
+    def withdraw(self, transaction_id: str) -> bool:
+        """Withdraw an announced transaction; return False if it isn't announced. Touches no
+        database.
+        """
+        return self._withdraw(transaction_id)
+
     def _withdraw(self, transaction_id: str) -> bool:
         """Withdraw an announced transaction; return False if it isn't announced."""
         with self._registering:
             return self._announced.pop(transaction_id, None) is not None
 
     def register_announced(self) -> None:
-        """Register the announced transactions."""
+        """Register the announced transactions, and the deferred ones with their locks."""
+        self.deferred.register_all()
         with self._database.turn(), self._registering:
-            rows = list(self._announced.values())
+            rows = self._rows_to_register()
             if rows:
                 self._database.write_relaxed(lambda connection: self.register(connection, rows))
             self._forget_announced(rows)
@@ -352,11 +406,14 @@ class Transactions:
 
     def others_open(self, besides: str) -> OpenTransactions:
         """Return the transactions that may still be ratified, except the one with the id
-        `besides`. Dead sessions are removed first (`reap_due`).
+        `besides`. Dead sessions are removed first (`reap_due`), and writers that aren't registered
+        have to run again.
 
         A transaction that isn't among them can't be ratified any more: files that only it could own
         may be deleted.
         """
+        self.register_announced()
+        self._exclude_unregistered()
         reap_due(self._database)
         query = sa.select(transactions.c.id, transactions.c.begin_ms).where(
             transactions.c.state != KILLED, transactions.c.id != besides
@@ -367,6 +424,16 @@ class Transactions:
             ids=frozenset(row.id for row in rows),
             begin_ms=min((row.begin_ms for row in rows), default=None),
         )
+
+    def _exclude_unregistered(self) -> None:
+        """Make writers outdated that aren't registered, in a catalog where there are such."""
+
+        def work(connection: Connection) -> None:
+            lock_sequence(connection)
+            raise_fence(connection)
+
+        if self._database.is_replicated:
+            self._database.write(work)
 
     def _begin_batch(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         return self._database.write_relaxed(lambda connection: self.register(connection, rows))

@@ -172,14 +172,6 @@ class CatalogManagedFiles:
         self._met_ms = {oldest: self._met_ms.get(oldest, now_ms)}
         return is_far(self._store) and now_ms - self._met_ms[oldest] < _PUBLISHED_MS_MAX
 
-    def check_newest(self, version: int) -> None:
-        """Raise CorruptTable if the log has a later version that the ledger doesn't know.
-
-        A request goes to the ledger only if the store has such a version.
-        """
-        if self._newest_from(version) > version:
-            self.refresh()
-
     def _request_head(self) -> Head | None:
         """Return the head by one request; None if the table isn't in the catalog. Publish what is
         pending, unless a thread of this process is committing.

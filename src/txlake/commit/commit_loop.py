@@ -7,13 +7,13 @@ docs/how-a-commit-works.md, docs/internals/catalog.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from txlake.commit.checkpointing import after_commit
-from txlake.commit.parallel import parallel_map
+from txlake.commit.parallel import follow, is_far, parallel_map
 from txlake.commit.publication import Occupied, Publication
 from txlake.commit.rebase import Committed, Rebase, wait_after
 from txlake.conflict.concurrent_commit import ConcurrentCommit
@@ -36,13 +36,16 @@ class CommittedAttempt:
 
     Attributes:
         snapshots: by table id, the tables that got a version, at that version.
-        publication: which of these versions are in their tables' logs.
+        publication: which of these versions are in their tables' logs; None if that follows the
+            answer.
         sequence: the instant of the lake since which it is visible, for a lake.
+        publish: publishes the versions, if that follows the answer.
     """
 
     snapshots: Mapping[str, Snapshot]
-    publication: Publication
+    publication: Publication | None
     sequence: int | None = None
+    publish: Callable[[], Publication] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +171,7 @@ class CommitLoop:
             if unknown_outcome is None:
                 raise
             raise unknown_outcome from error
-        publication = made.publication
-        published = [table_id for table_id in made.snapshots if table_id in publication.tables]
-        parallel_map(
-            lambda table_id: self._after_commit(table_id, made.snapshots[table_id]),
-            published,
-            store=lambda table_id: self._tables[table_id].log.store,
-        )
-        if publication.occupied is not None:
-            for table_id in made.snapshots.keys() - published:
-                self._tables[table_id].log.forget()  # the next use has to find the other file
+        self._follow_up(made)
         return CommittedTogether(
             sequence=made.sequence,
             attempts=attempts,
@@ -185,8 +179,31 @@ class CommitLoop:
                 table_id: one.committed(attempts, made.snapshots.get(table_id, one.state))
                 for table_id, one in self._tables.items()
             },
-            occupied=publication.occupied,
+            occupied=None if made.publication is None else made.publication.occupied,
         )
+
+    def _follow_up(self, made: CommittedAttempt) -> None:
+        """Do what follows a commit: publish it unless that was done, and write the checksums and
+        checkpoints of what is published. Where a store is far the answer doesn't wait for it.
+        """
+        logs = [self._tables[table_id].log for table_id in made.snapshots]
+
+        def work() -> None:
+            publication = made.publication if made.publish is None else made.publish()
+            assert publication is not None, "a commit that isn't published says how it will be"
+            published = [table_id for table_id in made.snapshots if table_id in publication.tables]
+            parallel_map(
+                lambda table_id: self._after_commit(table_id, made.snapshots[table_id]),
+                published,
+                store=lambda table_id: self._tables[table_id].log.store,
+            )
+            if publication.occupied is not None:
+                for table_id in made.snapshots.keys() - published:
+                    self._tables[table_id].log.forget()  # the next use has to find the other file
+
+        if logs:
+            far = next((log.store for log in logs if is_far(log.store)), logs[0].store)
+            follow([log.following for log in logs], work, store=far)
 
     def _after_commit(self, table_id: str, snapshot: Snapshot) -> None:
         one = self._tables[table_id]

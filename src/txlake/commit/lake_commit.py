@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from txlake.commit.catalog_managed import CatalogTable
 from txlake.commit.commit_info import group_tag
 from txlake.commit.commit_loop import CommitLoop, CommittedAttempt, CommittedTogether
 from txlake.commit.membership import is_catalog_managed, is_open
-from txlake.commit.parallel import parallel_map
+from txlake.commit.parallel import is_far, parallel_map
 from txlake.commit.publication import (
     Publication,
     RatifiedCommit,
@@ -39,7 +40,7 @@ from txlake.ports import (
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
-from txlake.settings import Settings
+from txlake.settings import AFTER_ANSWER, Settings
 
 _logger = logging.getLogger(__name__)
 
@@ -160,10 +161,24 @@ class LakeCommitter:
             return answer
         for one in made:
             one.following.log.adopt(one.snapshot)
+        publish = partial(self._publish, made, answer)
+        publishes_later = self._may_publish_later(made)
         return CommittedAttempt(
             snapshots={one.commit.table_id: one.snapshot for one in made},
-            publication=self._publish(made, answer),
+            publication=None if publishes_later else publish(),
             sequence=answer.sequence,
+            publish=publish if publishes_later else None,
+        )
+
+    def _may_publish_later(self, made: Sequence[_Attempt]) -> bool:
+        """Return whether the answer comes before the publication: by the settings, in far stores,
+        and unless names change or other engines find commits by the log.
+        """
+        return not self._names and all(
+            one.following.log.settings.publish == AFTER_ANSWER
+            and is_far(one.following.log.store)
+            and not is_open(one.snapshot.protocol)
+            for one in made
         )
 
     def reserve(self, table_ids: Sequence[str]) -> bool:
@@ -264,12 +279,16 @@ class LakeCommitter:
             )
             for one in made
         ]
-        return publish_ratified(
+        publication = publish_ratified(
             self._ledger,
             newest,
             # A transaction that reuses a name or place freed by this one finds all of it published.
             soon=None if self._names else self._transaction_id,
         )
+        for one in made:
+            if one.commit.table_id in publication.tables:
+                one.following.log.note_file(one.commit.version)
+        return publication
 
 
 def stage_commit(
@@ -322,9 +341,13 @@ def _require_version_free(following: tuple[TableLog, int]) -> None:
     """
     log, version = following
     path, before = commit_path(version), version - 1
-    if log.store.head(path) is None:
-        if before >= 0 and log.store.head(commit_path(before)) is None:
-            log.require_published()
+    has_version = log.look_for(version)
+    has_before = log.look_for(before) if before >= 0 else lambda: True
+    if not has_version():
+        if not has_before():
+            log.following.wait()  # this process may be about to publish it
+            if not log.look_for(before)():
+                log.require_published()
         return
     if before < 0:
         raise InvalidRequest(

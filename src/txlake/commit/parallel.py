@@ -1,4 +1,4 @@
-"""Requests side by side, where stores are slow.
+"""Requests side by side, or after the answer, where stores are slow.
 
 A request over a network takes as long as hundreds of requests to a disk, and a commit makes a few
 for each table. Requests to one table keep their order where one depends on the other.
@@ -6,6 +6,7 @@ for each table. Requests to one table keep their order where one depends on the 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,9 @@ Value = TypeVar("Value")
 
 _TABLES_MAX = 32
 _REQUESTS_MAX = 64
+_WORKERS_MAX = 16
+
+_logger = logging.getLogger(__name__)
 
 
 def parallel_map(
@@ -66,7 +70,69 @@ def begin(request: Callable[[], Value], *, store: Located) -> Callable[[], Value
         return request
 
 
+def begin_work(work: Callable[[], Value], *, store: Located) -> Callable[[], Value]:
+    """Begin work that may itself `begin` requests, as `begin` does a request."""
+    if not is_far(store):
+        return work
+    try:
+        return _workers(os.getpid()).submit(work).result
+    except RuntimeError:  # Python ends
+        return work
+
+
+class FollowingWork:
+    """Work on one table that follows the answer to a statement, where its store is far.
+
+    The works are done in their order, in a thread; Python waits at its end for those that were
+    begun. For other stores a work is done at once.
+    """
+
+    def __init__(self) -> None:
+        self._wait: Callable[[], None] | None = None
+
+    def wait(self) -> None:
+        """Wait until the works that were added before are done."""
+        if self._wait is not None:
+            self._wait()
+
+
+def follow(works: Sequence[FollowingWork], work: Callable[[], None], *, store: Store) -> None:
+    """Do a work that concerns several tables after all that these tables' works hold so far.
+
+    Errors of the work are logged.
+    """
+    before = [one._wait for one in works if one._wait is not None]
+
+    def run() -> None:
+        for wait in before:
+            wait()
+        before.clear()
+        try:
+            work()
+        except Exception:
+            _logger.exception("work that follows a commit failed")
+
+    if not is_far(store):
+        run()
+        return
+    try:
+        wait = _workers(os.getpid()).submit(run).result
+    except RuntimeError:  # Python ends
+        run()
+        return
+    for one in works:
+        one._wait = wait
+
+
 @lru_cache(maxsize=1)
 def _requests(_process: int) -> ThreadPoolExecutor:
     """Return this process's threads for requests; a fork has none of its parent's."""
     return ThreadPoolExecutor(_REQUESTS_MAX, thread_name_prefix="txlake-requests")
+
+
+@lru_cache(maxsize=1)
+def _workers(_process: int) -> ThreadPoolExecutor:
+    """Return this process's threads for works that wait for requests, and for each other in the
+    order of their beginnings.
+    """
+    return ThreadPoolExecutor(_WORKERS_MAX, thread_name_prefix="txlake-following")

@@ -13,7 +13,7 @@ from txlake.commit.commit_loop import CommitLoop, CommittedAttempt, ReplyLost
 from txlake.commit.membership import bypass_error, is_catalog_managed
 from txlake.commit.publication import Publication
 from txlake.commit.rebase import Committed, Proposal, Rebase, wait_after
-from txlake.commit.table_log import TableLog
+from txlake.commit.table_log import LogReading, TableLog
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import CorruptTable, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
@@ -25,14 +25,15 @@ _LOOKS = 3
 _REPLIES_LOST_MAX = 5
 
 
-def commit(log: TableLog, proposal: Proposal) -> Committed:
+def commit(log: TableLog, proposal: Proposal, reading: LogReading | None = None) -> Committed:
     """Commit the proposal; return the version read if it changes nothing.
 
-    Raises as `CommitLoop.run`, and InvalidRequest when the table belongs to a lake's catalog.
+    `reading`: of the log, begun after the transaction began. Raises as `CommitLoop.run`, and
+    InvalidRequest when the table belongs to a lake's catalog.
     """
     key = log.store.url
     loop = CommitLoop(
-        PathCommitter(log, proposal, key),
+        PathCommitter(log, proposal, key, reading),
         {key: Rebase(log, proposal)},
         system=log.system,
         settings=log.settings,
@@ -43,7 +44,10 @@ def commit(log: TableLog, proposal: Proposal) -> Committed:
 class PathCommitter:
     """A Committer that creates a version by putting the next file of the log."""
 
-    def __init__(self, log: TableLog, proposal: Proposal, key: str) -> None:
+    def __init__(
+        self, log: TableLog, proposal: Proposal, key: str, reading: LogReading | None = None
+    ) -> None:
+        self._reading = reading
         self._log = log
         self._proposal = proposal
         self._key = key
@@ -59,6 +63,15 @@ class PathCommitter:
     def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
         # Also where there is no winner: a version that was read long ago may be followed by a gap
         # in the log, after its cleanup, and the gap must not be filled.
+        if self._reading is not None:
+            self._listed = self._reading.begun
+            newest = self._reading.wait()
+            is_foreign = is_catalog_managed(newest.protocol)
+            return [
+                key
+                for key, one in tables.items()
+                if is_foreign or one.state.version < newest.version
+            ]
         self._listed = self._clocks()
         return tables
 

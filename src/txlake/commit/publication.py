@@ -230,16 +230,21 @@ def _with_pending(ledger: Ledger, newest: RatifiedCommit) -> Sequence[TableCommi
 
     The ledger is asked, unless the commit is version 0, or `published` is the version before and
     its file exists: a file at a version may be another writer's, and a missing one a dropped
-    table's. The result is empty if others have published all of them meanwhile.
+    table's. The file isn't looked for where late requests are possible anyway: there no table is
+    made in the place of a dropped one. The result is empty if others have published all of them
+    meanwhile.
     """
     commit = newest.commit
     before = commit.version - 1
-    if before < 0 or (
-        newest.published == before and newest.store.head(commit_path(before)) is not None
-    ):
+    if before < 0 or (newest.published == before and _has_file(newest.store, before)):
         return (commit,)
     head = ledger.head(commit.table_id)
     return None if head is None else head.pending
+
+
+def _has_file(store: Store, version: int) -> bool:
+    """Return whether a version's file exists, or it makes no difference."""
+    return not store.excludes_late_writes or store.head(commit_path(version)) is not None
 
 
 def _versions(commits: Sequence[TableCommit]) -> VersionRange:

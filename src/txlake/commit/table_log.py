@@ -7,9 +7,10 @@ commit loop decides who may commit. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from txlake.commit.catalog_managed import (
     CatalogManagedFiles,
@@ -21,7 +22,7 @@ from txlake.commit.commit_times import CommitTimes
 from txlake.commit.fifo_lock import FifoLock
 from txlake.commit.history import HistoryRow, history_row
 from txlake.commit.log_reading import LogReader
-from txlake.commit.parallel import is_far
+from txlake.commit.parallel import FollowingWork, begin, begin_work, is_far
 from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
@@ -49,6 +50,30 @@ _CATCH_UP_COMMITS_MAX = 100
 # A listing of so many versions is one page, and nearly always has a checkpoint.
 _NEAR_VERSIONS = 110
 _USUAL_INTERVAL = 10
+# For so long a look at a commit file in a far store is as good as another one.
+_LOOK_MS = 2_000
+_LOOKS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LogReading:
+    """The reading of a log's newest version, which was begun.
+
+    Attributes:
+        begun: when, by the monotonic clock and as the time of day, ms.
+        wait: returns the version; raises as `TableLog.latest`.
+    """
+
+    begun: tuple[float, int]
+    wait: Callable[[], Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A look for a commit file: when it was begun, and the function that waits for the result."""
+
+    begun_ms: float
+    has_file: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +121,8 @@ class TableLog:
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
         self._fifo_lock = FifoLock(system)
+        self.following = FollowingWork()
+        self._looks: Mapping[int, _Look] = {}
         self.catalog_table = catalog_table
         self.external_vectors = external_vectors
         self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
@@ -163,6 +190,16 @@ class TableLog:
             raise self._reader.not_a_table()
         return state
 
+    def begin_reading(self) -> tuple[Snapshot, LogReading] | None:
+        """Return the newest version that this process knows, and begin to read the log's newest
+        one; None for a table that isn't known, is a catalog's, or is in a near store.
+        """
+        latest = self._latest
+        if latest is None or self.catalog_table is not None or not is_far(self.store):
+            return None
+        clocks = self.system.monotonic_ms(), self.system.now_ms()
+        return latest[0], LogReading(clocks, begin_work(self.latest, store=self.store))
+
     def latest_or_none(self) -> Snapshot | None:
         """Return the newest version; None if there is no Delta table. Raises CorruptTable for a
         damaged log.
@@ -220,10 +257,43 @@ class TableLog:
         self._latest = (newest, entry)
         return newest
 
-    def at_sequence(self, sequence: int, version: int | None = None) -> Snapshot:
+    def look_for(self, version: int) -> Callable[[], bool]:
+        """Begin to look whether the log has a version's commit file; return the function that waits
+        for the result.
+
+        In a store over a network a file that was seen within the last two seconds is taken to be
+        there, and a look that was begun then is not repeated.
+        """
+        now_ms = self.system.monotonic_ms()
+        known = self._looks.get(version)
+        if known is not None and now_ms - known.begun_ms < _LOOK_MS:
+            return known.has_file
+        look = begin(partial(self.store.head, commit_path(version)), store=self.store)
+        return self._note_look(version, _Look(now_ms, lambda: look() is not None))
+
+    def note_file(self, version: int) -> None:
+        """Record that the log has a version's commit file."""
+        self._note_look(version, _Look(self.system.monotonic_ms(), lambda: True))
+
+    def _note_look(self, version: int, look: _Look) -> Callable[[], bool]:
+        """Keep a look at a far store, and return the function that waits for its result."""
+        if is_far(self.store):
+            kept = [item for item in self._looks.items() if item[0] != version]
+            self._looks = dict([*kept[1 - _LOOKS_MAX :], (version, look)])
+        return look.has_file
+
+    def at_sequence(
+        self,
+        sequence: int,
+        version: int | None = None,
+        *,
+        postpone: Callable[[Callable[[], None]], None] | None = None,
+    ) -> Snapshot:
         """Return the table at an instant of its lake; a path table's newest version.
 
-        `version`: its version then, if that is known; else the ledger is asked for it.
+        `version`: its version then, if that is known; else the ledger is asked for it. `postpone`
+        is given the function that raises CorruptTable for a log with versions that the lake doesn't
+        know, if the store is far: the caller calls it before it uses what it has read.
 
         Raises MetadataChangedException when it wasn't in the lake then, CorruptTable when its log
         has versions that the lake doesn't know.
@@ -240,8 +310,19 @@ class TableLog:
             if newest is not None and newest.version == version:
                 return newest
         if self._ledger_files is not None and version >= self.newest_known:
-            self._ledger_files.check_newest(version)
+            check = partial(self._require_end, self.look_for(version + 1))
+            if postpone is not None and is_far(self.store):
+                postpone(check)
+            else:
+                check()
         return self.snapshot(version)
+
+    def _require_end(self, has_next: Callable[[], bool]) -> None:
+        """Raise CorruptTable if a catalog table's log has a next version, by that look, which the
+        ledger doesn't know.
+        """
+        if self._ledger_files is not None and has_next():
+            self._ledger_files.refresh()
 
     def snapshot(
         self,

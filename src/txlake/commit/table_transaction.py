@@ -20,7 +20,7 @@ from txlake.commit.part_states import PartSummary, TableSavepoint
 from txlake.commit.path_commit import commit
 from txlake.commit.rebase import Committed, Proposal
 from txlake.commit.row_origins import Origins
-from txlake.commit.table_log import TableLog
+from txlake.commit.table_log import LogReading, TableLog
 from txlake.commit.validation import complete_actions, validate
 from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Footprint, MarkUse, Read, ReadKind
@@ -45,6 +45,7 @@ class TableTransaction:
         log: the table's log.
         base: the snapshot that it reads; version -1 if there is no table yet.
         drawn: the identity values that were drawn without the catalog.
+        reading: of the log, begun when the transaction began with the version that was known.
 
     `states_marks`: its metadata comes from an engine, which may rely on the high-water marks that
     it states; no winner's are adopted.
@@ -62,6 +63,7 @@ class TableTransaction:
         self.log = log
         self.base = Snapshot.empty(log.name) if base is None else base
         self.drawn = LocalIdentities()
+        self.reading: LogReading | None = None
         self._requested_level = level
         self._requested_granularity = granularity
         self._states_marks = states_marks
@@ -435,7 +437,7 @@ class TableTransaction:
         proposal = self.proposal(
             txn_id=self.log.system.new_id(), user_metadata=user_metadata, user=user, probe=probe
         )
-        return commit(self.log, proposal)
+        return commit(self.log, proposal, self.reading)
 
     def _require_open(self) -> None:
         """Raise InvalidRequest if the transaction was committed, or its commit failed."""

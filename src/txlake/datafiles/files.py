@@ -7,8 +7,10 @@ Files on this machine are written and read piece by piece, files of other stores
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BytesIO
 from typing import BinaryIO, Self
 from urllib.parse import unquote
@@ -72,6 +74,11 @@ class Uploads:
         self._pending_bytes += len(data)
         self._pending.append(self._pool.submit(store.put, name, data))
 
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of the files that may be on their way."""
+        return self._pending_bytes
+
     def wait(self) -> None:
         """Wait until all files are written. If one can't be, removes all and raises what its store
         raised.
@@ -97,6 +104,47 @@ class Uploads:
             self._pool = None
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         return pending
+
+
+class DeferredUploads:
+    """Uploads that their caller waits for later, and before anybody reads the files."""
+
+    def __init__(self) -> None:
+        self._uploads: list[Uploads] = []
+
+    def add(self, uploads: Uploads) -> None:
+        """Add uploads; waits for the earlier ones while they hold 64 MiB."""
+        held = sum(each.pending_bytes for each in self._uploads)
+        if held + uploads.pending_bytes > _PENDING_BYTES_MAX:
+            self.wait()
+        self._uploads.append(uploads)
+
+    def wait(self) -> None:
+        """Wait until all files are written. Raises as `Uploads.wait`."""
+        while self._uploads:
+            self._uploads.pop().wait()
+
+
+_deferred: ContextVar[DeferredUploads | None] = ContextVar("deferred_uploads", default=None)
+
+
+@contextmanager
+def deferring_uploads(uploads: DeferredUploads) -> Iterator[None]:
+    """Let the block go on while the files that it writes are on their way to other stores."""
+    token = _deferred.set(uploads)
+    try:
+        yield
+    finally:
+        _deferred.reset(token)
+
+
+def wait_or_defer(uploads: Uploads) -> None:
+    """Wait for the uploads, unless a caller waits for them later (`deferring_uploads`)."""
+    deferred = _deferred.get()
+    if deferred is None:
+        uploads.wait()
+    else:
+        deferred.add(uploads)
 
 
 def finish(

@@ -410,7 +410,7 @@ class Output:
         """
         self._close_file()
         if self._awaits_uploads:
-            self._uploads.wait()
+            files.wait_or_defer(self._uploads)
         return self._written
 
     def discard(self) -> None:

@@ -23,7 +23,7 @@ from txlake.ports import Store
 from txlake.session.engine import Engine, require_outside_lake_folder
 from txlake.session.membership.opening import open_lake, read_marker
 from txlake.session.session import Handlers, Session
-from txlake.settings import Settings
+from txlake.settings import PUBLISH, Settings
 from txlake.spark.plane import SparkPlane
 from txlake.storage import local_path, open_store
 from txlake.system import System
@@ -57,7 +57,7 @@ def session_on(
     system = System()
     level = None if isolation is None else parse_level(isolation)
     settings = settings or Settings()
-    parse_granularity(settings.conflict_granularity)
+    _require_valid(settings)
     warehouse = open_store(location, options)
     require_outside_lake_folder(warehouse.url)
     marker = begin(partial(read_marker, warehouse), store=warehouse)
@@ -94,7 +94,7 @@ def unity_session_on(
     system = System()
     level = None if isolation is None else parse_level(isolation)
     settings = settings or Settings()
-    parse_granularity(settings.conflict_granularity)
+    _require_valid(settings)
     client = UnityClient.from_address(address, system, token)
     catalog = UnityCatalog(client, system, options)
     plane = _plane(make_spark, system, settings, options)
@@ -108,6 +108,16 @@ def unity_session_on(
         open_store=lambda location, options: catalog.credentials.store(location),
     )
     return Session(engine, handlers, level=level)
+
+
+def _require_valid(settings: Settings) -> None:
+    """Raise InvalidRequest for a setting that has none of its values."""
+    parse_granularity(settings.conflict_granularity)
+    if settings.publish not in PUBLISH:
+        raise InvalidRequest(
+            f"Settings.publish: expected {' or '.join(map(repr, PUBLISH))}, "
+            f"found {settings.publish!r}"
+        )
 
 
 def _plane(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from txlake.catalog import AdmissionOutdated
 from txlake.catalog.unity import is_unity
 from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
@@ -353,7 +354,8 @@ class LakeSession(Streams):
         isolation: str | None = None,
         attempts: int = 5,
     ) -> Value:
-        """Run `work(tx)` in a transaction and commit it; repeat both after a conflict.
+        """Run `work(tx)` in a transaction and commit it; repeat both after a conflict, and if
+        another host changed a table's definition, or ran VACUUM, before it knew of the transaction.
 
         Waits between attempts grow and are jittered. Returns what `work` returned. `work` has to be
         repeatable: its effects outside the transaction aren't undone.
@@ -369,17 +371,17 @@ class LakeSession(Streams):
             try:
                 with self.transaction(isolation) as tx:
                     return work(tx)
-            except Conflict as conflict:
+            except (Conflict, AdmissionOutdated) as lost:
                 # Even where the same changes can't be committed again (another one created the
                 # table), the work looks anew and may do something else.
-                if attempt == attempts or is_futile(conflict):
+                if attempt == attempts or (isinstance(lost, Conflict) and is_futile(lost)):
                     raise
                 wait_ms = min(retry.wait_ms_max, retry.wait_ms_min * 2**attempt)
                 logger.info(
                     "attempt %d of %d lost (%s); next in %d ms at most",
                     attempt,
                     attempts,
-                    type(conflict).__name__,
+                    type(lost).__name__,
                     wait_ms,
                 )
                 system.wait_ms(wait_ms * (0.5 + system.random() / 2))

@@ -20,11 +20,13 @@ from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
 from txlake.session.view_queries import Viewed, viewed_entry
-from txlake.sql.statements import Table, TableName
+from txlake.sql.statements import Table, TableName, TablePath
 from txlake.sql.statements.text_references import references_of
 
 _ORDER = {ResourceType.DATABASE: 0, ResourceType.KEY: 1, ResourceType.OBJECT: 2}
 _READS = frozenset({LockMode.S, LockMode.SCH_S})
+# S is only taken on databases, and IX on tables: locks of these modes don't block each other.
+_WEAK = _READS | {LockMode.IX}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,15 @@ class _LockTargets:
             return None
         return locks
 
+    def weak_locks(self, view: CatalogView) -> list[LockRequest] | None:
+        """Return the locks to request; None if a view has to be expanded first, or if one would
+        block other readers or writers of rows.
+        """
+        locks = self.locks(view)
+        if locks is None or any(lock.mode not in _WEAK for lock in locks):
+            return None
+        return locks
+
     @property
     def may_only_read(self) -> bool:
         """Whether the locks may turn out to block no reader and no writer."""
@@ -170,6 +181,16 @@ class _LockTargets:
         """
         self._unexpanded.clear()
         return [lock for target in self._targets for lock in self._resolve(target, view)]
+
+    def path_tables(self, view: CatalogView) -> dict[Table, Handle]:
+        """Return the handles of the places where the lake has no table."""
+        return {
+            target.table: target.within.engine.at(target.table.location, target.table)
+            for target in self._targets
+            if isinstance(target.table, TablePath)
+            and target.place is not None
+            and target.place not in view.places
+        }
 
     def _resolve(self, target: _LockTarget, view: CatalogView) -> Iterator[_ResolvedLock]:
         """Yield the locks of a target with what its name means in the view of the catalog.
@@ -260,6 +281,7 @@ def admit(
     transaction.tables.learn(admission.view)
     locks = targets.resolve(admission.view)
     handles = {lock.table: lock.handle(context.engine) for lock in locks}
+    handles.update(targets.path_tables(admission.view))
     meanings = {table: handle for table, handle in handles.items() if handle is not None}
     transaction.tables.read_ahead(meanings.values())
     context.tables.fix_meanings(
@@ -275,6 +297,14 @@ def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admiss
     if is_fresh and targets.may_only_read:
         admissions = context.engine.catalog.of_lake().admissions
         admission = admissions.admit_without_locks(targets.lookup, targets.read_locks)
+        if admission.is_granted or targets.has_unexpanded_views:
+            return admission
+    elif pins and transaction.registration.may_defer:
+        admission = transaction.registration.defer(targets.lookup, targets.weak_locks)
+        if admission.is_granted or targets.has_unexpanded_views:
+            return admission
+    elif pins and transaction.registration.may_hold and transaction.sequence is not None:
+        admission = transaction.registration.use_held(targets.lookup, targets.locks)
         if admission.is_granted or targets.has_unexpanded_views:
             return admission
     timeout_ms = context.lock_timeout_ms

@@ -38,6 +38,10 @@ class BoundedCache(Generic[Key, Value]):
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
 
+    def values(self) -> list[Value]:
+        """Return all values that are alive."""
+        return list(self._alive.values())
+
     def pop(self, key: Key) -> None:
         """Remove a key."""
         self._kept.pop(key, None)

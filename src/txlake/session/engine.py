@@ -385,6 +385,10 @@ class Engine:
         for number in list(self._sessions):
             self.close_session(number)
         with self._lock:
+            logs = self._logs.values()
+        for log in logs:
+            log.following.wait()
+        with self._lock:
             self._state.is_closed = True
             self.plane.close()
             self.catalog.close()

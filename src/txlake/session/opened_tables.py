@@ -5,7 +5,7 @@ Owns the transaction's instant, and the isolation level and conflict granularity
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from txlake.catalog import DatabaseEntry
@@ -32,11 +32,16 @@ class OpenedTables:
         level: the isolation level that the transaction requests; None leaves it to databases and
             tables.
         instant: the instant of the lake that it reads; None until it uses a table of the lake.
+        begins_unseen: a path table in a far store is opened at the version that this process
+            knows.
+        writes: the statement that opens tables may change them.
     """
 
     engine: Engine
     level: Level | None
     instant: int | None = None
+    begins_unseen: bool = False
+    writes: bool = False
     # By the key of a table's handle.
     _parts: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
@@ -48,6 +53,8 @@ class OpenedTables:
     _bases: dict[str, Snapshot] = field(default_factory=dict)
     # By table name, the older version that a DataFrame shows which the transaction wrote from.
     _outdated: dict[str, int] = field(default_factory=dict)
+    # Checks of what was read that the next answer waits for.
+    _checks: list[Callable[[], None]] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[tuple[Handle, TableTransaction]]:
         return ((self._handles[key], part) for key, part in self._parts.items())
@@ -128,7 +135,19 @@ class OpenedTables:
         """
         part = self._parts.get(handle.key)
         if part is None:
-            part = self._add(handle, self._part_from(handle, self._base_of(handle)))
+            part = self._unseen_part(handle) or self._part_from(handle, self._base_of(handle))
+            self._add(handle, part)
+        return part
+
+    def _unseen_part(self, handle: Handle) -> TableTransaction | None:
+        """Return the part on a path table at the version that this process knows, while the log's
+        newest one is read; None if the transaction doesn't begin unseen, or the table isn't known.
+        """
+        begun = handle.log.begin_reading() if self.begins_unseen and not handle.in_lake else None
+        if begun is None or is_open(begun[0].protocol):
+            return None
+        part = self._part_from(handle, begun[0])
+        part.reading = begun[1]
         return part
 
     def _add(self, handle: Handle, part: TableTransaction) -> TableTransaction:
@@ -189,6 +208,14 @@ class OpenedTables:
                 raise self.explain_outdated(conflict) from None
         part.add_read(read)
 
+    def check_reads(self) -> None:
+        """Raise CorruptTable if a table that was read has versions that the lake doesn't know.
+
+        Before this, nothing of what was read is answered or committed.
+        """
+        while self._checks:
+            self._checks.pop()()
+
     def operation_on(self, name: str) -> str | None:
         """Return the operation staged on a table, as its history would show it, else None."""
         return next((part.operation for handle, part in self if handle.name == name), None)
@@ -248,7 +275,10 @@ class OpenedTables:
         if base is not None:
             return base
         assert self.instant is not None, "an instant is fixed before a table of the lake is opened"
-        return handle.log.at_sequence(self.instant, self._versions.get(handle.entry.id))
+        version = self._versions.get(handle.entry.id)
+        if self.writes and version is not None and is_far(handle.store):
+            handle.log.look_for(version)  # the commit wants to know
+        return handle.log.at_sequence(self.instant, version, postpone=self._checks.append)
 
     def _database_of(self, handle: Handle) -> DatabaseEntry | None:
         """Return the table's database in the lake, read once; None for a path table."""

@@ -10,7 +10,8 @@ from typing import Protocol
 from txlake.catalog.admission import Admission, RequiredLocks, StatementTransaction
 from txlake.catalog.lookup import LookupRequest
 from txlake.conflict.levels import Level
-from txlake.errors import TxlakeError
+from txlake.errors import Conflict, TxlakeError
+from txlake.session.deferral import Deferral, must_repeat
 from txlake.session.engine import Engine
 
 _logger = logging.getLogger(__name__)
@@ -44,11 +45,42 @@ class Registration:
         self._transaction = weakref.ref(transaction)
         self._catalog = transaction.engine.catalog
         self._is_made = False
+        self.deferral = Deferral.NONE
+        self._was_deferred = False
 
     @property
     def is_made(self) -> bool:
         """Whether the catalog has the entry."""
         return self._is_made
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the transaction writes without an entry, which its commit needn't make."""
+        return self._was_deferred and self._catalog.of_lake().unregistered.has(self._owner().id)
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether the next statement may do without an entry: none was made, and the catalog is in
+        a store.
+        """
+        transaction = self._owner()
+        if not self._catalog.is_lake or not self._catalog.of_lake().defers_registration:
+            return False
+        if transaction.explicit:
+            return self._catalog.of_lake().transactions.is_announced(transaction.id)
+        return self.deferral is not Deferral.NONE and not self._is_made
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether the next statement may use what this process knows of the transaction's locks:
+        it has an entry, and looking for a newer state is a request.
+        """
+        has_entry = self._is_made and not self.may_defer
+        return has_entry and self._catalog.is_lake and self._catalog.of_lake().defers_registration
+
+    def repeats_after(self, conflict: Conflict) -> bool:
+        """Return whether a conflict makes the deferred statement run again."""
+        return must_repeat(conflict, self.deferral)
 
     def announce(self) -> None:
         """Note the entry of a transaction that a user began.
@@ -68,6 +100,7 @@ class Registration:
 
     def make(self) -> None:
         """Write the entry into the catalog, unless it is there; an announced one is written now."""
+        self._end_deferral()
         if self._is_made:
             self._catalog.transactions.register_announced()
             return
@@ -83,6 +116,24 @@ class Registration:
             holder=transaction,
         )
 
+    def defer(self, lookup: LookupRequest, locks: RequiredLocks) -> Admission:
+        """Admit a statement without an entry, if its locks are free. Raises as
+        `Admissions.admit_unregistered`.
+        """
+        statement = self._statement(pins=True)
+        admission = self._catalog.of_lake().admissions.admit_unregistered(
+            statement, lookup, locks, looks=self.deferral is not Deferral.UNTIL_COMMIT_UNSEEN
+        )
+        self._was_deferred = self._was_deferred or admission.is_granted
+        return admission
+
+    def use_held(self, lookup: LookupRequest, locks: RequiredLocks) -> Admission:
+        """Admit a statement if the transaction holds its locks. Raises as
+        `Admissions.admit_held`.
+        """
+        statement = self._statement(pins=True)
+        return self._catalog.of_lake().admissions.admit_held(statement, lookup, locks)
+
     def admit(
         self, lookup: LookupRequest, locks: RequiredLocks, *, pins: bool, timeout_ms: int
     ) -> Admission:
@@ -90,8 +141,18 @@ class Registration:
 
         Raises as `Admissions.admit`.
         """
+        self._end_deferral()
+        statement = self._statement(pins=pins)
+        self._is_made = True  # an interrupt may come as soon as the catalog has it
+        admissions = self._catalog.of_lake().admissions
+        admission = admissions.admit(statement, lookup, locks, timeout_ms=timeout_ms)
+        self._is_made = admission.is_known
+        return admission
+
+    def _statement(self, *, pins: bool) -> StatementTransaction:
+        """Return what the catalog is told of the transaction. `pins`: as there."""
         transaction = self._owner()
-        statement = StatementTransaction(
+        return StatementTransaction(
             id=transaction.id,
             session_id=transaction.session_number(),
             is_new=not self._is_made,
@@ -102,11 +163,6 @@ class Registration:
             explicit=transaction.explicit,
             holder=transaction,
         )
-        self._is_made = True  # an interrupt may come as soon as the catalog has it
-        admissions = self._catalog.of_lake().admissions
-        admission = admissions.admit(statement, lookup, locks, timeout_ms=timeout_ms)
-        self._is_made = admission.is_known
-        return admission
 
     def instant(self) -> int:
         """Return the lake's newest instant.
@@ -114,7 +170,7 @@ class Registration:
         For a transaction that a user began it is recorded in the entry: VACUUM keeps its files.
         """
         transaction, catalog = self._owner(), self._catalog.of_lake()
-        if self._is_made and transaction.explicit:
+        if self._is_made and transaction.explicit and not self.is_deferred:
             return catalog.transactions.pin(transaction.id)
         return catalog.ledger.sequence()
 
@@ -141,6 +197,8 @@ class Registration:
         """
         if self._is_made:
             self._catalog.transactions.require_open(self._owner().id)
+        if self._was_deferred:
+            self._catalog.of_lake().unregistered.require_undisturbed(self._owner().id)
 
     def set_ending_thread(self) -> None:
         """Record that only the calling thread ends the transaction.
@@ -153,6 +211,7 @@ class Registration:
         """Note that a ratification has ended the entry and its locks; the catalog isn't written."""
         self._is_made = False
         transaction = self._owner()
+        self._forget_deferral()
         self._catalog.transactions.forget(transaction.id)
         self._catalog.locks.forget_owner(transaction.id)
 
@@ -164,6 +223,7 @@ class Registration:
         parent has the transaction.
         """
         transaction = self._owner()
+        self._is_made = self._forget_deferral() or self._is_made
         if not self._is_made or transaction.engine.is_closed or transaction.engine.is_forked:
             return
         self._catalog.transactions.abandon(transaction.id)  # holds even if the next lines fail
@@ -173,6 +233,20 @@ class Registration:
         except TxlakeError as error:
             _logger.warning("transaction %s: its locks end later: %s", transaction.id, error)
         self._is_made = False
+
+    def _end_deferral(self) -> None:
+        """Make the entry of a transaction that was deferred. Raises AdmissionOutdated."""
+        if self._was_deferred:
+            self._catalog.of_lake().unregistered.require_registered(self._owner().id)
+            self._was_deferred = False
+            self._is_made = True
+
+    def _forget_deferral(self) -> bool:
+        """End the deferral; return whether the catalog has the entry all the same."""
+        if not self._was_deferred:
+            return False
+        self._was_deferred = False
+        return self._catalog.of_lake().unregistered.forget(self._owner().id)
 
     def _owner(self) -> RegisteredTransaction:
         """Return the transaction, which must still be alive."""

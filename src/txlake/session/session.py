@@ -5,6 +5,7 @@ Owns autocommit and the session's own transaction. What each statement does is i
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from txlake.catalog import DEFAULT_DATABASE
+from txlake.commit.parallel import is_far
 from txlake.conflict.levels import Level
 from txlake.conflict.locking import LockMode
-from txlake.errors import CorruptTable, InvalidRequest, Unavailable
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
 from txlake.session.catalog_access import refuse_lost
-from txlake.session.command import Answer, Commands, TableLock, words_of
+from txlake.session.command import Answer, Command, Commands, TableLock, words_of
 from txlake.session.context import Context
+from txlake.session.deferral import Deferral, deferral_of, must_repeat, only_appends
 from txlake.session.engine import Engine
 from txlake.session.session_functions import (
     SessionFunctionValues,
@@ -37,12 +40,15 @@ from txlake.sql.statements import (
     ReadTable,
     Statement,
     Table,
+    TablePath,
     TimeTravel,
 )
 from txlake.telemetry import span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,15 +265,57 @@ class Session:
             )
             self._failed(transaction, error)
             raise error
+        deferral = Deferral.NONE if transaction is not None else self._deferral_of(statement)
+        try:
+            return self._run(transaction, command, statement, user_metadata, deferral)
+        except OutcomeUnknown:
+            raise
+        except TxlakeError as error:
+            if not must_repeat(error, deferral):
+                raise
+            _logger.debug("a statement runs again, on the newest state: %s", error)
+        return self._run(None, command, statement, user_metadata, Deferral.NONE)
+
+    def _deferral_of(self, statement: Statement) -> Deferral:
+        """Return how an autocommitted statement may be deferred, where that saves requests."""
+        catalog, deferral = self.engine.catalog, deferral_of(statement)
+        if catalog.is_lake and catalog.of_lake().defers_registration:
+            return deferral
+        if deferral is Deferral.UNTIL_COMMIT_UNSEEN and self._is_in_far_store(statement):
+            return deferral
+        return Deferral.NONE
+
+    def _is_in_far_store(self, statement: Statement) -> bool:
+        """Return whether a statement is about a path table in a store over a network."""
+        table = getattr(statement, "table", None)
+        if not isinstance(table, TablePath):
+            return False
+        return is_far(self.engine.at(table.location, table).store)
+
+    def _run(
+        self,
+        transaction: Transaction | None,
+        command: Command,
+        statement: Statement,
+        user_metadata: str | None,
+        deferral: Deferral,
+    ) -> Answer:
+        """Run a statement's command in the transaction, or in one of its own, which is committed;
+        return the function that makes its result.
+        """
+        appends = only_appends(statement)
         with self.statement_context(
             transaction,
             command.all_locks(statement),
             leaves=command.leaves_existing(statement),
             writes=command.writes,
+            deferral=deferral,
+            answers=not appends,
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
-            answer = command.run(context, apply_rules(statement, context.rules))
+            with context.transaction.writing_files(appends=appends):
+                answer = command.run(context, apply_rules(statement, context.rules))
             if transaction is None:
                 context.transaction.commit()
             return answer
@@ -281,17 +329,24 @@ class Session:
         leaves: bool = False,
         writes: bool = False,
         pins: bool = True,
+        deferral: Deferral = Deferral.NONE,
+        answers: bool = True,
     ) -> Iterator[Context]:
         """Yield a statement's context once it holds its locks; an error fails the transaction.
 
         Without a transaction the statement has one of its own, which the caller commits: at the end
-        it is rolled back unless it was committed. `leaves` and `pins` as in `admit`.
+        it is rolled back unless it was committed. `leaves` and `pins` as in `admit`; with a
+        `deferral` the caller runs the statement again if it raises AdmissionOutdated. `answers`:
+        whether the statement returns what it read, which is then checked at its end.
 
         Raises InvalidRequest if the transaction isn't active, and as `admit`. A CorruptTable of the
         block becomes Unavailable if another session ended the transaction, whose files may be gone.
         """
         own = self.begin(explicit=False) if transaction is None else transaction
         own.require_active()
+        own.registration.deferral = deferral
+        own.tables.writes = writes
+        own.tables.begins_unseen = deferral is Deferral.UNTIL_COMMIT_UNSEEN
         context = Context(
             tables=StatementTables(engine=self.engine, transaction=own, database=self.database),
             writes=writes,
@@ -303,6 +358,8 @@ class Session:
             with context.tables.tables_named(), self.engine.plane.running():
                 admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
+                if answers:
+                    own.tables.check_reads()
         except CorruptTable as error:
             try:
                 own.registration.require_open()

@@ -7,7 +7,8 @@ The tables that it has opened are `opened_tables`, its changes of names `name_ch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -24,6 +25,7 @@ from txlake.commit.foreign_commit import (
 )
 from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentities
 from txlake.commit.lake_commit import Part, commit_together
+from txlake.commit.parallel import is_far
 from txlake.commit.part_states import PartSummary
 from txlake.commit.rebase import Proposal, check_reads
 from txlake.commit.staging import StagingSystem
@@ -31,6 +33,7 @@ from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
+from txlake.datafiles.files import DeferredUploads, deferring_uploads
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
@@ -85,6 +88,7 @@ class Transaction:
     undone: int = 0
     tables: OpenedTables = field(init=False)
     registration: Registration = field(init=False)
+    _uploads: DeferredUploads = field(default_factory=DeferredUploads)
     _savepoints: Savepoints = field(default_factory=Savepoints)
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _preparations: list[Callable[[], None]] = field(default_factory=list)
@@ -96,6 +100,18 @@ class Transaction:
         self.registration = Registration(self)
         if self.explicit:
             self.registration.announce()
+
+    @contextmanager
+    def writing_files(self, *, appends: bool) -> Iterator[None]:
+        """Let the files of a statement that only appends go out while the next statements come;
+        others wait for the files of earlier statements first, which they may read.
+        """
+        if appends:
+            with deferring_uploads(self._uploads):
+                yield
+        else:
+            self._uploads.wait()
+            yield
 
     @property
     def staging(self) -> System:
@@ -339,6 +355,9 @@ class Transaction:
         self.require_active()
         self._write_change_files()
         try:
+            self._look_at_ends()
+            self._uploads.wait()
+            self.tables.check_reads()
             for work in self._preparations:
                 work()
         except BaseException as error:
@@ -374,6 +393,14 @@ class Transaction:
                 f"transaction {self.id} is committed, and isn't to be run again; it can't be "
                 f"published yet: {occupied}"
             ) from occupied
+
+    def _look_at_ends(self) -> None:
+        """Begin the requests by which the commit finds where the logs end, in far stores."""
+        for handle, part in self.tables.written():
+            if handle.in_lake and is_far(handle.store):
+                version = max(part.base.version, handle.log.newest_known)
+                for each in range(max(version, 0), version + 2):
+                    handle.log.look_for(each)
 
     def _write_change_files(self) -> None:
         """Write the change data files that the commit needs; roll back if that fails."""
@@ -411,7 +438,8 @@ class Transaction:
             part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             return None
         catalog = self.engine.catalog
-        self.registration.make()
+        if not self.registration.is_deferred:
+            self.registration.make()
         dropped = {change.id for change in self._names.changes if isinstance(change, DroppedTable)}
         parts = [
             Part(part.log, proposed(handle, part))
@@ -505,11 +533,12 @@ class Transaction:
         self.registration.end()
 
     def _note(self, error: BaseException) -> None:
-        """Record an error that is a Conflict in the lake's journal and metrics; ignore others.
+        """Record an error that is a Conflict in the lake's journal and metrics; ignore others, and
+        those after which the statement runs again.
 
         Its evidence gets this transaction's operation.
         """
-        if isinstance(error, Conflict):
+        if isinstance(error, Conflict) and not self.registration.repeats_after(error):
             facts = error.evidence
             if facts is not None:
                 operation = self.tables.operation_on(facts.table)

@@ -16,7 +16,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -136,6 +136,10 @@ class ReplicatedDatabase(Database):
         with self._replica_errors():
             self._ensure_replica()
         return super().reading()
+
+    @property
+    def known_state(self) -> Hashable:
+        return self.log.position
 
     def write(self, work: Callable[[Connection], Value]) -> Value:
         self._origin.require()

@@ -7,6 +7,7 @@ replicas for less time, and entries deleted earlier than in reality, so that a r
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ import sqlalchemy as sa
 
 from tests.simulation.stores import SimulatedStore
 from tests.simulation.threads import THREADS
-from txlake.catalog import shielding
+from txlake.catalog import shielding, unregistered
+from txlake.catalog.database import Database
 from txlake.catalog.replicated import log, replica
 from txlake.catalog.replicated.database import ReplicatedDatabase
 from txlake.catalog.replicated.log import CatalogLog
@@ -43,6 +45,7 @@ class SimulatedReplica(ReplicatedDatabase):
         super().__init__(
             store, process.system, lease_ms=lease_ms, retention_ms=_RETENTION_MS, **given
         )
+        process.world.replicas.append(self)
 
     def _engine(self, *, is_durable: bool) -> sa.Engine:
         """Return an engine that shares the statements that SQLAlchemy compiled for the others."""
@@ -50,6 +53,17 @@ class SimulatedReplica(ReplicatedDatabase):
         first = _engines.setdefault("first", engine)
         engine.dialect, engine._compiled_cache = first.dialect, first._compiled_cache
         return engine
+
+    @property
+    def display_url(self) -> str:
+        """The URL, by which a process finds its own catalogs, with the simulated process."""
+        return f"{self._store.url}?process={self._process.number}"
+
+    def discard(self) -> None:
+        """Close and remove the replica without a request to the store."""
+        Database.close(self)
+        self.log._replica.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def run_shielded(self, work: Callable[[], Value], *, waits: bool = False) -> Value:
         return self._process.run_shielded(work)
@@ -77,10 +91,11 @@ def short_log() -> Iterator[None]:
     """Let catalogs in a store write snapshots and delete entries after seconds in this block, and
     work in the main thread, to which the simulation delivers no signals.
     """
-    changes = (
+    changes: tuple[tuple[Any, str, object], ...] = (
         (log, "_SURE_MS", _SURE_MS),
         (log, "_SNAPSHOT_ENTRIES", _SNAPSHOT_ENTRIES),
         (shielding, "is_interruptible", lambda: False),
+        (unregistered, "_of_process", {}),
         (tempfile, "tempdir", _MEMORY if os.path.isdir(_MEMORY) else tempfile.tempdir),
     )
     before = [(module, name, getattr(module, name)) for module, name, _ in changes]

@@ -21,7 +21,7 @@ from sqlalchemy.engine import Connection
 from tests.simulation import definitions
 from tests.simulation.audit import Audit
 from tests.simulation.case import LAKE_FAULTS, Case, WorldConfig, world_config
-from tests.simulation.catalog_in_store import read_log, short_log
+from tests.simulation.catalog_in_store import SimulatedReplica, read_log, short_log
 from tests.simulation.clients import Client
 from tests.simulation.committed_state import (
     committed_in_lake,
@@ -141,6 +141,7 @@ class World:
         tables: by name, the table's id in the catalog and its key; the id is empty without a lake.
         clock_offset_ms: how much the time of day differs from true time.
         forward_clock_steps: how often the clock was set ahead.
+        replicas: those of the processes of a catalog in the store.
     """
 
     def __init__(self, case: Case, watch: RunObserver | None = None) -> None:
@@ -165,6 +166,7 @@ class World:
         into = self.plan.streams_into
         self.query = Query(into) if into else None
         self.processes: list[Process] = []
+        self.replicas: list[SimulatedReplica] = []
         self.crashes = 0
         self.clock_offset_ms = 0
         self.forward_clock_steps = 0
@@ -298,6 +300,8 @@ class World:
         except Exception as error:
             raise Failure(self.case, error, self.injector.injected, _lines(self._trace)) from error
         finally:
+            for replica in self.replicas:
+                replica.discard()
             if was_enabled:
                 gc.enable()
         return self._outcome()

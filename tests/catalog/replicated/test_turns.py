@@ -5,11 +5,16 @@ A figure is measured in virtual time (`contention`), in round trips of 30 ms.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.catalog.replicated.contention import LATENCY_MS, Contention, Figures
+from txlake.catalog.replicated.database import ReplicatedDatabase
 from txlake.catalog.replicated.turns import WriterTurns
 from txlake.catalog.replicated.writer_queue import WriterQueue
+from txlake.storage import open_store
+from txlake.system import System
 
 _FROM_MS, _TO_MS = 1_500.0, 8_500.0
 
@@ -132,6 +137,19 @@ def queue(*writers: str) -> WriterQueue:
 def order(made: WriterQueue) -> list[str]:
     """Return the writers of the queue by their turns."""
     return sorted("abcd", key=lambda writer: made.turn_ms(writer, 10))
+
+
+def test_a_look_always_sends_a_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest entry seems to be created later than now, if a request was faster than usual."""
+    database = ReplicatedDatabase(open_store(tmp_path), System())
+    log = database.log
+    log.latency_ms = 100.0
+    log.free_ms = database.system.monotonic_ms() + 10_000
+    windows: list[int] = []
+    monkeypatch.setattr(log, "apply_next", windows.append)
+    database._turns._look()
+    assert windows == [1]
+    database.close()
 
 
 def test_who_wrote_least_recently_is_next() -> None:

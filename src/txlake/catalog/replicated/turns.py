@@ -71,7 +71,8 @@ class WriterTurns:
     def _look(self) -> None:
         """Apply new entries; request as many at once as have probably come."""
         log = self._log
-        expected = 1 + int(self._age_ms() / (_ENTRY_REQUESTS * max(log.latency_ms, 0.001)))
+        age_ms = max(0.0, self._age_ms())  # what was seen last may have been created since
+        expected = 1 + int(age_ms / (_ENTRY_REQUESTS * max(log.latency_ms, 0.001)))
         window = min(expected, len(log.queue) + 1, _WINDOW_MAX)
         while log.apply_next(window) and window > 1:
             window = _WINDOW_MAX

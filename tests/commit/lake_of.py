@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from tests.commit.distant import LIMIT_S
 from tests.commit.log_of import Clock, FakeStore, add, metadata
 from tests.support.ledger import SimulatedLedger
 from txlake.commit.catalog_managed import CatalogTable
@@ -169,7 +170,7 @@ class LakeTransaction:
             return self.commit_only()
         finally:
             for table in self.tables.values():
-                table.log.following.wait()
+                table.log.following.wait(LIMIT_S)
 
     def commit_only(self) -> CommittedTogether:
         """All of it or nothing; what follows the answer may be under way."""

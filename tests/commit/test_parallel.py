@@ -11,8 +11,10 @@ import pytest
 
 from tests.commit.distant import LIMIT_S, Distant
 from tests.commit.lake_of import BOTH, LakeOf, counters, paths, write_both
-from tests.commit.log_of import Clock, FakeStore, add
+from tests.commit.log_of import Clock, FakeStore, add, metadata
 from txlake.commit.parallel import begin, parallel_map
+from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.errors import CorruptTable
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import commit_path
@@ -48,7 +50,7 @@ def test_a_commit_waits_for_all_its_tables_at_once(version: int) -> None:
         store_of(lake, name).meets = lambda: barrier.wait(LIMIT_S)
     tx.commit()
     for name in BOTH:
-        tx.tables[name].log.following.wait()
+        tx.tables[name].log.following.wait(LIMIT_S)
         store_of(lake, name).meets = None
         assert f"{name}{version}" in paths(lake, name)
         assert lake.ledger.tables[name].published == version
@@ -199,7 +201,7 @@ def test_a_commit_is_answered_before_it_is_published(held: LakeOf) -> None:
             assert logs["a"].newest_known == 1
             store.written.set()
     for log in logs.values():
-        log.following.wait()
+        log.following.wait(LIMIT_S)
     assert [outcome.tables["a"].version for outcome in outcomes] == [1, 2]
     for name in BOTH:
         files = store_of(held, name).files
@@ -223,7 +225,44 @@ def test_what_is_published_later_and_occupied_is_found_by_the_next(held: LakeOf)
     store = held_store(held)
     store.put(commit_path(1), b'{"commitInfo":{}}\n')
     store.written.set()
-    logs["a"].following.wait()
+    logs["a"].following.wait(LIMIT_S)
     assert logs["a"].newest_known == -1, "its cached state was dropped"
     with pytest.raises(CorruptTable):
         logs["a"].latest()
+
+
+def test_what_was_just_published_is_not_looked_for() -> None:
+    lake = distant()
+    logs = {name: lake.open(name) for name in BOTH}
+    for suffix in ("1", "2"):
+        store_of(lake, "a").requests.clear()
+        tx = lake.begin(logs=logs)
+        tx.table("a").stage([add(f"a{suffix}")], operation="WRITE")
+        tx.commit()
+    heads = [path for kind, path in store_of(lake, "a").requests if kind == "head"]
+    assert heads == [commit_path(2)]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_append_to_a_path_table_reads_the_log_beside_its_upload(others: int) -> None:
+    clock = Clock()
+    store = Distant(clock, "s3://t")
+    log = TableLog(store, clock, Settings())
+    first = TableTransaction(log, None)
+    first.stage([metadata()], operation="CREATE TABLE")
+    first.commit()
+    log.following.wait(LIMIT_S)
+    for number in range(others):
+        other = TableTransaction(TableLog(store, clock, Settings()), log.latest())
+        other.stage([add(f"other{number}")], operation="WRITE")
+        other.commit()
+    begun = log.begin_reading()
+    assert begun is not None
+    part = TableTransaction(log, begun[0])
+    part.reading = begun[1]
+    part.reading.wait()
+    part.stage([add("a")], operation="WRITE")
+    store.requests.clear()
+    assert part.commit().version == 1 + others
+    if not others:
+        assert "list" not in {kind for kind, _ in store.requests}

@@ -53,11 +53,11 @@ def before(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 def test_files_are_written_side_by_side(url: str, before: list[object]) -> None:
     together = threading.Barrier(4, timeout=TIMEOUT_S)
-    before.append(lambda _: together.wait())  # passes only while all are on their way
+    before.append(lambda _: together.wait(TIMEOUT_S))  # passes only while all are on their way
     with Uploads() as uploads:
         for name in "abc":
             uploads.put(f"{url}/{name}", name.encode(), {})
-        together.wait()
+        together.wait(TIMEOUT_S)
     assert names(url) == ["a", "b", "c"]
     assert open_store(url).get("b") == b"b"
 
@@ -72,7 +72,7 @@ def test_none_stays_if_one_fails(url: str, before: list[object]) -> None:
     for name in "abc":
         uploads.put(f"{url}/{name}", b"", {})
     with pytest.raises(Unavailable, match="no answer"):
-        uploads.wait()
+        files.wait_or_defer(uploads)
     assert names(url) == []
 
 
@@ -80,7 +80,7 @@ def test_none_stays_if_the_statement_fails(url: str) -> None:
     def statement() -> None:
         with Uploads() as uploads:
             uploads.put(f"{url}/a", b"", {})
-            uploads.wait()
+            files.wait_or_defer(uploads)
             uploads.put(f"{url}/b", b"", {})
             raise ValueError("later")
 

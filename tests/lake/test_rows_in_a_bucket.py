@@ -212,7 +212,7 @@ def test_requests_wait_side_by_side(bucket: Place) -> None:
         "GET": threading.Barrier(4, timeout=TIMEOUT_S),  # two files, and the vectors of both
         "PUT": threading.Barrier(2, timeout=TIMEOUT_S),
     }
-    recorder.rendezvous = lambda request: meetings[request.method].wait()
+    recorder.rendezvous = lambda request: meetings[request.method].wait(TIMEOUT_S)
     bucket.run("UPDATE t SET v = 0 WHERE id = 5")
     recorder.rendezvous = lambda _: None
     assert recorder.methods.count("PUT") == 2
@@ -224,7 +224,7 @@ def test_new_files_of_partitions_are_written_side_by_side(bucket: Place) -> None
     assert recorder is not None
     bucket.run("CREATE TABLE t (id INT, p INT) PARTITIONED BY (p)")
     meeting = threading.Barrier(3, timeout=TIMEOUT_S)
-    recorder.rendezvous = lambda _: meeting.wait()
+    recorder.rendezvous = lambda _: meeting.wait(TIMEOUT_S)
     bucket.run("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
     assert recorder.methods == ["PUT"] * 3
 
@@ -268,7 +268,7 @@ def test_a_merge_of_few_rows(bucket: Place) -> None:
     files = work.snapshot.select(possible)
     recorder.noted.clear()
     meeting = threading.Barrier(2, timeout=TIMEOUT_S)
-    recorder.rendezvous = lambda request: request.method == "PUT" and meeting.wait()
+    recorder.rendezvous = lambda request: request.method == "PUT" and meeting.wait(TIMEOUT_S)
     with Uploads() as uploads:
         written = merge_on_driver(work, statement, source, files, possible, uploads)
         deletions = delete_positions(work, files, written.replaced)

@@ -19,8 +19,10 @@ from txlake.catalog.admission import Admission, Admissions
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.unregistered import AdmissionOutdated, UnregisteredWriters
 from txlake.commands import HANDLERS
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import Conflict, InvalidRequest, LockTimeout, Unavailable
 from txlake.session.command import AsRows
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
@@ -154,6 +156,7 @@ def test_a_transaction_keeps_its_instant(lake: Lake, other: Lake) -> None:
     tx = lake.begin()
     assert lake.rows("SELECT id FROM t", tx) == [(1,)]
     other.run("INSERT INTO t VALUES (2); INSERT INTO u VALUES (2)")
+    lake.catalog.ledger.sequence()  # this process knows of it
     assert lake.rows("SELECT id FROM t", tx) == [(1,)]
     assert lake.rows("SELECT id FROM u", tx) == [(1,)]
     tx.commit()
@@ -425,15 +428,106 @@ def test_many_threads_commit_what_they_told(lake: Lake) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join()
+        writer.join(60)
     stop.set()
-    registrar.join()
+    registrar.join(60)
     expected = [1, *(first + each for first in (100, 200, 300) for each in range(6))]
     paths = lake.session.snapshot(TableName(("t",))).select(None)["path"].to_pylist()
     tables = [pq.read_table(lake.folder / "t" / path) for path in paths]
     assert sorted(pa.concat_tables(tables)["id"].to_pylist()) == expected
     assert lake.catalog.transactions.entries() == []
     assert lake.catalog.locks.entries() == []
+
+
+def test_another_epoch_is_refused(lake: Lake) -> None:
+    tx = lake.begin("INSERT INTO t VALUES (2)")
+    lake.catalog._fence.epoch = 9
+    with pytest.raises(Unavailable, match="connect again"):
+        lake.begin("INSERT INTO t VALUES (3)")
+    with pytest.raises(Unavailable, match="connect again"):
+        tx.commit()
+
+
+def test_a_path_table_is_not_among_the_unregistered(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = lake.path_table((lake.folder / "path").as_uri())
+    stage = Transaction.stage
+    seen: list[bool] = []
+
+    def look_and_stage(self: Transaction, handle: Any, change: Any) -> None:
+        seen.append(lake.catalog.unregistered.has(self.id))
+        stage(self, handle, change)
+
+    monkeypatch.setattr(Transaction, "stage", look_and_stage)
+    lake.run(f"INSERT INTO delta.`{place}` VALUES (1, 'a')")
+    assert seen == [False]
+
+
+def test_a_place_is_looked_up_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = lake.path_table((lake.folder / "path").as_uri())
+    find = Engine.find
+    found: list[object] = []
+
+    def find_and_note(self: Engine, table: Any, database: str) -> Any:
+        found.append(table)
+        return find(self, table, database)
+
+    monkeypatch.setattr(Engine, "find", find_and_note)
+    lake.run(f"INSERT INTO delta.`{place}` VALUES (1, 'a')")
+    assert found == []
+
+
+def test_the_thread_that_used_it_last_is_known(lake: Lake) -> None:
+    tx = lake.begin("INSERT INTO t VALUES (2)")
+    assert lake.catalog.locks._last_threads[tx.id] is threading.current_thread()
+
+
+def test_an_idle_process_does_no_upkeep(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[int] = []
+    monkeypatch.setattr(lake.catalog.sessions, "_upkeep", lambda: steps.append(1))
+    lake.catalog.sessions.renew()
+    lake.catalog.sessions.renew()
+    assert len(steps) == 1
+    lake.run("INSERT INTO t VALUES (2)")
+    lake.catalog.sessions.renew()
+    assert len(steps) == 2
+
+
+def test_a_lock_request_makes_others_take_theirs(lake: Lake, other: Lake) -> None:
+    rival = other.session.begin()
+    rival.registration.make()
+    lake.begin("INSERT INTO t VALUES (2)")
+    [entry] = [each for each in other.catalog.tables("default") if each.name == "t"]
+    resource = Resource(
+        type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number
+    )
+    request = LockRequest(resource=resource, mode=LockMode.SCH_M)
+    with pytest.raises(LockTimeout):
+        other.catalog.locks.acquire(other.session.number(), rival.id, [request], 0)
+
+
+def test_a_view_is_expanded(lake: Lake) -> None:
+    lake.catalog.views.create("default", "w", "SELECT id FROM t", ())
+    tx = lake.begin()
+    with pytest.raises(AssertionError, match="Spark isn't needed here"):  # it was admitted
+        lake.rows("SELECT id FROM w", tx)
+    assert lake.catalog.locks.entries() == []
+
+
+def test_a_definition_waits_for_those_of_its_process(lake: Lake, other: Lake) -> None:
+    lake.begin("INSERT INTO t VALUES (2)")
+    other.session.lock_timeout_ms = 0
+    with pytest.raises(LockTimeout):
+        other.run("DROP TABLE t")
+
+
+def test_each_commit_has_an_instant_of_its_own(lake: Lake) -> None:
+    before = lake.catalog.ledger.sequence()
+    lake.run("INSERT INTO t VALUES (2); INSERT INTO t VALUES (3)")
+    commits = lake.catalog.ledger.newest_commits(2)
+    assert [commit.sequence for commit in commits] == [before + 2, before + 1]
+    assert all(commit.time_ms > 0 for commit in commits)
 
 
 def test_run_repeats_what_is_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ MODES = pytest.mark.parametrize("properties", [VECTORS, NO_VECTORS], ids=["vecto
 def writer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds and writes the few rows of a statement: this process, or Spark as for many rows."""
     if request.param == "found by Spark":
-        monkeypatch.setattr(candidate_rows, "find_candidates", lambda *_: None)
+        monkeypatch.setattr(candidate_rows, "find_candidates", lambda *_, **__: None)
     if request.param == "in tasks":
         monkeypatch.setattr(choice, "ONE_TASK_BYTES", -1)
         monkeypatch.setattr(choice, "MANY_BYTES", -1)

@@ -29,7 +29,6 @@ from txlake.catalog.lookup import (
     newest,
     versions_at,
 )
-from txlake.catalog.owners import ACTIVE, state_of
 from txlake.catalog.prepared import pipelined
 from txlake.catalog.pruning import require_instant
 from txlake.catalog.shielding import shielded
@@ -174,30 +173,6 @@ class Admissions:
             self._unregistered.add(transaction.owner, row, fence, reply)
             self._locks.note_use(transaction.id)
         return Admission(view.at(instant, versions), is_granted=True, is_known=False)
-
-    def admit_held(
-        self,
-        transaction: StatementTransaction,
-        lookup: LookupRequest,
-        required_locks: RequiredLocks,
-    ) -> Admission:
-        """Admit a statement whose transaction reads an instant and holds all locks, by what this
-        process knows of the catalog; else the admission isn't granted.
-        """
-        assert transaction.sequence is not None, "it reads an instant"
-        with self._database.reading_known() as connection:
-            view = look_up(connection, lookup)()
-            requests = required_locks(view)
-            is_open = state_of(connection, transaction.id) == ACTIVE
-            if (
-                requests is None
-                or not is_open
-                or not self._locks.holds(transaction.owner, requests)
-            ):
-                return Admission(view, is_granted=False, is_known=False)
-            require_instant(connection, transaction.sequence)
-            versions = versions_at(connection, view.ids, transaction.sequence)
-        return Admission(view.at(transaction.sequence, versions), is_granted=True, is_known=True)
 
     def admit(
         self,

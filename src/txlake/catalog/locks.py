@@ -90,7 +90,7 @@ class LockResult:
 @shielded(
     unshielded=(
         *("to_acquire", "set_ending_thread", "note_use", "change_count", "remember"),
-        *("holds", "note_granted"),
+        "note_granted",
     ),
     waits=("acquire", "wait"),
 )
@@ -276,10 +276,6 @@ class Locks:
         """Remember the locks that `grant_new` granted."""
         modes = self._granted.setdefault(owner.transaction or owner.session, {})
         modes |= {request.resource: request.mode for request in requests}
-
-    def holds(self, owner: Owner, requests: Sequence[LockRequest]) -> bool:
-        """Return whether this process knows that the owner was granted all of these locks."""
-        return not self._not_held(owner, requests)
 
     def request(
         self, connection: Connection, owner: Owner, requests: Sequence[LockRequest], *, waits: bool

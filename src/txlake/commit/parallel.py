@@ -88,12 +88,12 @@ class FollowingWork:
     """
 
     def __init__(self) -> None:
-        self._wait: Callable[[], None] | None = None
+        self._last: Callable[[float | None], None] | None = None
 
-    def wait(self) -> None:
-        """Wait until the works that were added before are done."""
-        if self._wait is not None:
-            self._wait()
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the works that were added before are done. Raises TimeoutError."""
+        if self._last is not None:
+            self._last(timeout_s)
 
 
 def follow(works: Sequence[FollowingWork], work: Callable[[], None], *, store: Store) -> None:
@@ -101,11 +101,11 @@ def follow(works: Sequence[FollowingWork], work: Callable[[], None], *, store: S
 
     Errors of the work are logged.
     """
-    before = [one._wait for one in works if one._wait is not None]
+    before = [one._last for one in works if one._last is not None]
 
     def run() -> None:
         for wait in before:
-            wait()
+            wait(None)
         before.clear()
         try:
             work()
@@ -121,7 +121,7 @@ def follow(works: Sequence[FollowingWork], work: Callable[[], None], *, store: S
         run()
         return
     for one in works:
-        one._wait = wait
+        one._last = wait
 
 
 @lru_cache(maxsize=1)

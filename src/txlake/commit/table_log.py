@@ -269,7 +269,15 @@ class TableLog:
         if known is not None and now_ms - known.begun_ms < _LOOK_MS:
             return known.has_file
         look = begin(partial(self.store.head, commit_path(version)), store=self.store)
-        return self._note_look(version, _Look(now_ms, lambda: look() is not None))
+
+        def has_file() -> bool:
+            try:
+                return look() is not None
+            except BaseException:  # who asks next looks again
+                self._looks = {at: one for at, one in self._looks.items() if at != version}
+                raise
+
+        return self._note_look(version, _Look(now_ms, has_file))
 
     def note_file(self, version: int) -> None:
         """Record that the log has a version's commit file."""

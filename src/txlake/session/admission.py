@@ -303,10 +303,6 @@ def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admiss
         admission = transaction.registration.defer(targets.lookup, targets.weak_locks)
         if admission.is_granted or targets.has_unexpanded_views:
             return admission
-    elif pins and transaction.registration.may_hold and transaction.sequence is not None:
-        admission = transaction.registration.use_held(targets.lookup, targets.locks)
-        if admission.is_granted or targets.has_unexpanded_views:
-            return admission
     timeout_ms = context.lock_timeout_ms
     return transaction.registration.admit(
         targets.lookup, targets.locks, pins=pins, timeout_ms=timeout_ms

@@ -70,14 +70,6 @@ class Registration:
             return self._catalog.of_lake().transactions.is_announced(transaction.id)
         return self.deferral is not Deferral.NONE and not self._is_made
 
-    @property
-    def may_hold(self) -> bool:
-        """Whether the next statement may use what this process knows of the transaction's locks:
-        it has an entry, and looking for a newer state is a request.
-        """
-        has_entry = self._is_made and not self.may_defer
-        return has_entry and self._catalog.is_lake and self._catalog.of_lake().defers_registration
-
     def repeats_after(self, conflict: Conflict) -> bool:
         """Return whether a conflict makes the deferred statement run again."""
         return must_repeat(conflict, self.deferral)
@@ -126,13 +118,6 @@ class Registration:
         )
         self._was_deferred = self._was_deferred or admission.is_granted
         return admission
-
-    def use_held(self, lookup: LookupRequest, locks: RequiredLocks) -> Admission:
-        """Admit a statement if the transaction holds its locks. Raises as
-        `Admissions.admit_held`.
-        """
-        statement = self._statement(pins=True)
-        return self._catalog.of_lake().admissions.admit_held(statement, lookup, locks)
 
     def admit(
         self, lookup: LookupRequest, locks: RequiredLocks, *, pins: bool, timeout_ms: int

@@ -35,6 +35,7 @@ _UNANSWERED = (
     ("IncompleteMessage", "the connection was closed without an answer"),
 )
 # What the caller can do, by a word in the store's answer: S3's, Google's and Azure's error codes.
+_LIMITED = "the store limits the rate of requests: wait, then try again with fewer at a time"
 _ADVICE_BY_CODE = (
     (
         ("ExpiredToken", "TokenRefreshRequired", "Signature not valid in the specified time frame"),
@@ -50,7 +51,7 @@ _ADVICE_BY_CODE = (
     ),
     (
         ("SlowDown", "ServerBusy", "rateLimitExceeded", "TooManyRequests"),
-        "the store limits the rate of requests: wait, then try again with fewer at a time",
+        _LIMITED,
     ),
 )
 # obstore's text for an http:// endpoint without its option, about which it says no more.
@@ -120,7 +121,7 @@ def translate_error(
     credentials.
     """
     begin = f"can't {action} {redact(url, secrets)}: {reason_of(error, secrets)}"
-    advice = _advice_on_code(str(error))
+    advice = _advice_on_code(str(error)) or _advice_on_limit(error)
     if request_outcome(error) is RequestOutcome.REFUSED:
         return InvalidRequest(f"{begin}; {advice or _advice(error, action)}")
     return Unavailable(f"{begin}; {advice or 'try again when the store answers'}")
@@ -150,6 +151,13 @@ def _advice_on_code(text: str) -> str | None:
         if any(code in text for code in codes):
             return advice
     return None
+
+
+def _advice_on_limit(error: Exception) -> str | None:
+    """Return what the caller can do about a status that limits requests, as an answer without a
+    body has no code; None for another status.
+    """
+    return _LIMITED if http_status(error) in {429, 503} else None
 
 
 def _advice(error: Exception, action: str) -> str:

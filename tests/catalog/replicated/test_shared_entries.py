@@ -21,6 +21,8 @@ from txlake.ports import PutOutcome
 from txlake.storage import open_store
 from txlake.system import System
 
+TIMEOUT_S = 30.0
+
 pytestmark = pytest.mark.usefixtures("direct")
 Work = Callable[[sa.Connection], object]
 Put = Callable[[Callable[[], PutOutcome]], PutOutcome]
@@ -92,7 +94,7 @@ def refuse(connection: sa.Connection) -> None:
 def test_works_that_wait_for_an_entry_share_the_next_one(database: ReplicatedDatabase) -> None:
     before = database.log.position.number
     futures = together(database, [put("a"), put("b"), put("c")])
-    assert [future.result() for future in futures] == ["a", "b", "c"]
+    assert [future.result(TIMEOUT_S) for future in futures] == ["a", "b", "c"]
     assert database.log.position.number == before + 2
     assert names(database) == ["a", "b", "c", "first"]
 
@@ -107,8 +109,8 @@ def test_a_work_that_raises_is_rolled_back_alone(
 
     before = database.log.position.number
     futures = together(database, [put("a"), fail, put("b")])
-    assert [futures[0].result(), futures[2].result()] == ["a", "b"]
-    assert futures[1].exception() is error
+    assert [futures[0].result(TIMEOUT_S), futures[2].result(TIMEOUT_S)] == ["a", "b"]
+    assert futures[1].exception(TIMEOUT_S) is error
     assert database.log.position.number == before + 2
     assert names(database) == ["a", "b", "first"]
 
@@ -116,9 +118,9 @@ def test_a_work_that_raises_is_rolled_back_alone(
 def test_a_work_sees_what_the_one_before_it_changed(database: ReplicatedDatabase) -> None:
     count = sa.text("SELECT count(*) FROM txlake_facts")
     futures = together(database, [put("a"), lambda connection: connection.scalar(count), refuse])
-    assert futures[1].result() == 2
+    assert futures[1].result(TIMEOUT_S) == 2
     with pytest.raises(InvalidRequest, match="no"):
-        futures[2].result()
+        futures[2].result(TIMEOUT_S)
     assert names(database) == ["a", "first"]
 
 
@@ -137,9 +139,9 @@ def test_all_run_again_if_another_process_wrote_first(
         return request()
 
     futures = together(database, [put("a"), count, refuse], is_overtaken)
-    assert [futures[0].result(), futures[1].result()] == ["a", 3]
+    assert [futures[0].result(TIMEOUT_S), futures[1].result(TIMEOUT_S)] == ["a", 3]
     assert runs == [2, 3]
-    assert isinstance(futures[2].exception(), InvalidRequest)
+    assert isinstance(futures[2].exception(TIMEOUT_S), InvalidRequest)
     assert names(database) == names(other) == ["a", "first", "other"]
     other.close()
 
@@ -147,7 +149,7 @@ def test_all_run_again_if_another_process_wrote_first(
 def test_an_unsettled_entry_is_so_for_all(database: ReplicatedDatabase) -> None:
     futures = together(database, [put("a"), refuse, put("b")], is_refused)
     for future in futures:
-        assert isinstance(future.exception(), CommitUnsettled)
+        assert isinstance(future.exception(TIMEOUT_S), CommitUnsettled)
     assert names(database) == ["first"]
 
 
@@ -162,7 +164,7 @@ def test_works_of_a_transaction_that_is_lost_fail_together(database: ReplicatedD
 
     futures = together(database, [put("a"), lose, put("b")])
     for future in futures:
-        assert isinstance(future.exception(), Unavailable)
+        assert isinstance(future.exception(TIMEOUT_S), Unavailable)
     assert names(database) == ["first"]
     database.write(put("later"))
 
@@ -172,8 +174,8 @@ def test_who_stops_in_the_midst_leaves_the_others_in_doubt(database: ReplicatedD
         raise SystemExit
 
     futures = together(database, [stop, put("a")])
-    assert isinstance(futures[0].exception(), SystemExit)
-    assert isinstance(futures[1].exception(), CommitUnsettled)
+    assert isinstance(futures[0].exception(TIMEOUT_S), SystemExit)
+    assert isinstance(futures[1].exception(TIMEOUT_S), CommitUnsettled)
     assert names(database) == ["first"]
 
 

@@ -288,7 +288,7 @@ class SimulatedStore:
             FaultKind.LISTING_STALE, "listing"
         ):
             listed_from_ms = scheduler.now_ms + injector.random() * _LISTED_AFTER_MS
-        return ObjectState(data, self._process.world.time_of_day_ms, is_durable, listed_from_ms)
+        return ObjectState(data, self._process.world.store_time_ms, is_durable, listed_from_ms)
 
     def _create(self, key: str, data: bytes) -> PutOutcome:
         if key in self._storage.items:

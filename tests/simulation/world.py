@@ -193,6 +193,11 @@ class World:
         return int(self.scheduler.now_ms) + self.clock_offset_ms
 
     @property
+    def store_time_ms(self) -> int:
+        """The time of the store's clock: the hosts' own, unless a catalog's leases depend on it."""
+        return int(self.scheduler.now_ms) if self.config.is_in_store else self.time_of_day_ms
+
+    @property
     def may_have_lost_lease(self) -> bool:
         """Whether a living session may have been too late to renew its lease.
 
@@ -200,8 +205,7 @@ class World:
         """
         if self.plan.kind == "ages" or (self.config.is_server and self.forward_clock_steps > 1):
             return True
-        # A heartbeat is an object, whose age is measured by the store's clock.
-        if self.config.is_in_store and (self.injector.injected or self.forward_clock_steps):
+        if self.config.is_in_store and self.injector.injected:  # a heartbeat is a put
             return True
         return any(one.kind in _LEASE_LOSING_FAULTS for one in self.injector.injected)
 

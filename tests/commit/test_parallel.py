@@ -260,7 +260,7 @@ def test_an_append_to_a_path_table_reads_the_log_beside_its_upload(others: int) 
     assert begun is not None
     part = TableTransaction(log, begun[0])
     part.reading = begun[1]
-    part.reading.wait()
+    part.reading.newest()
     part.stage([add("a")], operation="WRITE")
     store.requests.clear()
     assert part.commit().version == 1 + others

@@ -16,11 +16,13 @@ import txlake
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
 from txlake.catalog.admission import Admission, Admissions
+from txlake.catalog.database import CommitUnsettled
+from txlake.catalog.replicated.database import ReplicatedDatabase
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.unregistered import AdmissionOutdated, UnregisteredWriters
 from txlake.commands import HANDLERS
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
-from txlake.errors import Conflict, InvalidRequest, LockTimeout, Unavailable
+from txlake.errors import Conflict, CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.session.command import AsRows
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -528,6 +530,43 @@ def test_each_commit_has_an_instant_of_its_own(lake: Lake) -> None:
     commits = lake.catalog.ledger.newest_commits(2)
     assert [commit.sequence for commit in commits] == [before + 2, before + 1]
     assert all(commit.time_ms > 0 for commit in commits)
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+def test_an_unsettled_registration_leaves_nothing(
+    lake: Lake, other: Lake, apart: None, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    tx = lake.begin("INSERT INTO t VALUES (2)")
+    write = ReplicatedDatabase.write
+
+    def write_unsettled(self: ReplicatedDatabase, work: Callable[[Any], Any]) -> Any:
+        write(self, work)
+        raise CommitUnsettled("no reply")
+
+    monkeypatch.setattr(ReplicatedDatabase, "write", write_unsettled)
+    with pytest.raises(CommitUnsettled):
+        lake.catalog.unregistered.register()
+    monkeypatch.undo()
+    lake.catalog.unregistered.register()
+    getattr(tx, end)()
+    assert other.ids("t") == ([1, 2] if end == "commit" else [1])
+    assert other.catalog.transactions.entries() == []
+    assert other.catalog.locks.entries() == []
+
+
+def test_files_that_a_vacuum_took_are_no_damage_at_the_commit(
+    lake: Lake, other: Lake, apart: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tx = lake.begin("INSERT INTO t VALUES (2)")
+    other.catalog.transactions.others_open("")
+
+    def fail(*_: object) -> None:
+        raise CorruptTable("t: a file is missing")
+
+    monkeypatch.setattr("txlake.session.transaction.write_changes", fail)
+    with pytest.raises(AdmissionOutdated, match="VACUUM"):
+        tx.commit()
+    assert other.ids("t") == [1]
 
 
 def test_run_repeats_what_is_outdated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,13 +240,20 @@ class UnregisteredWriters:
             try:
                 made = self._database.write_relaxed(work)
             except CommitUnsettled:
-                self._registered.update(due)
+                # The catalog may have them: who ends one removes its row, and none is added again.
+                for transaction_id in due:
+                    self._note_registered(transaction_id)
                 raise
             for transaction_id in made:
-                self._registered.add(transaction_id)
-                writer = self._writers.pop(transaction_id)
+                writer = self._note_registered(transaction_id)
                 self._locks.note_granted(writer.owner, writer.locks)
-                self._registrar.withdraw(transaction_id)
+
+    def _note_registered(self, transaction_id: str) -> _Writer:
+        """Record that the catalog has, or may have, a writer's row; return the writer."""
+        self._registered.add(transaction_id)
+        writer = self._writers.pop(transaction_id)
+        self._registrar.withdraw(transaction_id)
+        return writer
 
     def close(self) -> None:
         """Register no writers any more."""

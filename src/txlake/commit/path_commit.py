@@ -65,7 +65,7 @@ class PathCommitter:
         # in the log, after its cleanup, and the gap must not be filled.
         if self._reading is not None:
             self._listed = self._reading.begun
-            newest = self._reading.wait()
+            newest = self._reading.newest()
             is_foreign = is_catalog_managed(newest.protocol)
             return [
                 key

@@ -61,11 +61,11 @@ class LogReading:
 
     Attributes:
         begun: when, by the monotonic clock and as the time of day, ms.
-        wait: returns the version; raises as `TableLog.latest`.
+        newest: waits for the version; raises as `TableLog.latest`.
     """
 
     begun: tuple[float, int]
-    wait: Callable[[], Snapshot]
+    newest: Callable[[], Snapshot]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.datafiles.files import DeferredUploads, deferring_uploads
-from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown
+from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
 from txlake.session.change_files import write_changes
@@ -377,7 +377,10 @@ class Transaction:
                 self.tables.explain_outdated(error)
             if not is_open:
                 self.state = State.ROLLED_BACK
-            self._fail_as(self.state, error)
+            cause = self._cause_of(error)
+            self._fail_as(self.state, cause)
+            if cause is not error:
+                raise cause from error
             raise
         self._end(self.state)
         count("txlake.commits")
@@ -394,6 +397,17 @@ class Transaction:
                 f"published yet: {occupied}"
             ) from occupied
 
+    def _cause_of(self, error: BaseException) -> BaseException:
+        """Return the error; for a CorruptTable that another session's VACUUM explains, which has
+        ended the transaction or didn't know of it, the error that says so.
+        """
+        if isinstance(error, CorruptTable):
+            try:
+                self.registration.require_open()
+            except Unavailable as gone:
+                return gone
+        return error
+
     def _look_at_ends(self) -> None:
         """Begin the requests by which the commit finds where the logs end, in far stores."""
         for handle, part in self.tables.written():
@@ -408,7 +422,10 @@ class Transaction:
             for handle, table in self.tables.written():
                 write_changes(table, partial(self.engine.work, handle, system=self.staging))
         except BaseException as error:
-            self._fail_as(State.ROLLED_BACK, error)
+            cause = self._cause_of(error)
+            self._fail_as(State.ROLLED_BACK, cause)
+            if cause is not error:
+                raise cause from error
             raise
 
     def _commit(self) -> CommittedTogether | None:

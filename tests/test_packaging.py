@@ -11,10 +11,12 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from flit_core import buildapi
+from packaging.specifiers import SpecifierSet
 
 from tests.pages import ROOT, page
 
@@ -79,6 +81,19 @@ def _name_and_bounds(requirement: str) -> tuple[str, str]:
 
 
 @pytest.mark.broad
+def test_every_locked_release_runs_on_the_oldest_python() -> None:
+    """Debian 12's own Python is 3.11.2; pip refuses a release that asks for more."""
+    names = re.findall(r"^([A-Za-z0-9_.-]+)==", page("requirements.lock"), re.MULTILINE)
+    asked = {}
+    for name in names:
+        try:
+            asked[name] = (metadata.metadata(name).get_all("Requires-Python") or [""])[0]
+        except metadata.PackageNotFoundError:  # for another platform
+            continue
+    assert len(asked) > len(names) // 2
+    assert [name for name, text in asked.items() if not SpecifierSet(text).contains("3.11.0")] == []
+
+
 def test_what_the_wheel_installs_works(built: Path, tmp_path: Path) -> None:
     """In an environment that has the dependencies, and nothing of this repository."""
     [wheel] = built.glob("*.whl")

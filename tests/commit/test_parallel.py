@@ -15,7 +15,7 @@ from tests.commit.log_of import Clock, FakeStore, add, metadata
 from txlake.commit.parallel import begin, parallel_map
 from txlake.commit.table_log import TableLog
 from txlake.commit.table_transaction import TableTransaction
-from txlake.errors import CorruptTable
+from txlake.errors import CorruptTable, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.protocol.file_names import commit_path
 from txlake.settings import AFTER_ANSWER, Settings
@@ -241,6 +241,26 @@ def test_what_was_just_published_is_not_looked_for() -> None:
         tx.commit()
     heads = [path for kind, path in store_of(lake, "a").requests if kind == "head"]
     assert heads == [commit_path(2)]
+
+
+def test_a_look_that_failed_is_repeated_by_who_asks_next() -> None:
+    """Whoever began it may have failed otherwise, before it waited for the look."""
+    lake = distant()
+    log = lake.open("a")
+    store = store_of(lake, "a")
+    store.requests.clear()
+    faults = iter([Unavailable("no answer")])
+
+    def fail_once() -> None:
+        for fault in faults:
+            raise fault
+
+    store.meets = fail_once
+    log.look_for(1)
+    again = log.look_for(1)
+    assert again() is False
+    assert log.look_for(1)() is False
+    assert [path for kind, path in store.requests if kind == "head"] == [commit_path(1)] * 2
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -24,7 +24,7 @@ from txlake.commit.history import HistoryRow, history_row
 from txlake.commit.log_reading import LogReader
 from txlake.commit.parallel import FollowingWork, begin, begin_work, is_far
 from txlake.datafiles.vectors import ExternalVectors
-from txlake.errors import CorruptTable, InvalidRequest
+from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
 from txlake.ports import PutOutcome, Store, System
@@ -262,22 +262,27 @@ class TableLog:
         for the result.
 
         In a store over a network a file that was seen within the last two seconds is taken to be
-        there, and a look that was begun then is not repeated.
+        there, and a look that was begun then is not repeated unless it failed.
         """
         now_ms = self.system.monotonic_ms()
         known = self._looks.get(version)
         if known is not None and now_ms - known.begun_ms < _LOOK_MS:
-            return known.has_file
+            return partial(self._looked_again, version, known)
         look = begin(partial(self.store.head, commit_path(version)), store=self.store)
 
         def has_file() -> bool:
-            try:
-                return look() is not None
-            except BaseException:  # who asks next looks again
-                self._looks = {at: one for at, one in self._looks.items() if at != version}
-                raise
+            return look() is not None
 
         return self._note_look(version, _Look(now_ms, has_file))
+
+    def _looked_again(self, version: int, known: _Look) -> bool:
+        """Return the result of a look that another statement began; of a new one if it failed."""
+        try:
+            return known.has_file()
+        except (TxlakeError, TimeoutError):
+            if self._looks.get(version) is known:
+                self._looks = {at: one for at, one in self._looks.items() if at != version}
+            return self.look_for(version)()
 
     def note_file(self, version: int) -> None:
         """Record that the log has a version's commit file."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("direct")
 
 @pytest.fixture
 def url(database_url: str) -> str:
-    """Here databases alone: a store's lost replies are in test_replicated_faults.py."""
+    """Here databases alone: a store's lost replies are in replicated/test_log.py."""
     return database_url
 
 
@@ -187,3 +187,32 @@ def test_a_server_that_closed_idle_connections_is_asked_again(
     assert user.write(version("a", 2)).sequence == 3
     assert catalog.ledger.sequence() == 3
     catalog.close()
+
+
+CHANGES: dict[str, Callable[[Catalog], object]] = {
+    "create a database": lambda catalog: catalog.create_database("d"),
+    "set its isolation": lambda catalog: catalog.set_isolation("e", "snapshot"),
+    "set its properties": lambda catalog: catalog.set_properties("e", {"a": "b"}),
+    "drop it": lambda catalog: catalog.drop_database("e"),
+    "create a view": lambda catalog: catalog.views.create("e", "v", "SELECT 1", []),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_catalog_whose_reply_is_lost_may_have_happened(
+    user: User, line: Line, change: str
+) -> None:
+    """Nobody takes the error for one after which nothing was written."""
+    user.catalog.create_database("e")
+    line.lost_after = 1
+    with pytest.raises(OutcomeUnknown, match=r"whether the catalog was changed is unknown: .*look"):
+        CHANGES[change](user.catalog)
+
+
+def test_a_kill_whose_reply_is_lost_may_have_happened(user: User, line: Line) -> None:
+    transaction_id = user.begin()
+    line.lost_after = 1
+    with pytest.raises(OutcomeUnknown):
+        user.catalog.transactions.kill(transaction_id)
+    with pytest.raises(Unavailable, match="killed"):
+        user.catalog.transactions.require_unkilled(transaction_id)

@@ -302,7 +302,9 @@ def test_a_trace_that_may_be_gone_settles_nothing(user: User) -> None:
     written(user, "a", 2, 9)
     there = user.begin()
     pruned(user, 2)
-    with pytest.raises(OutcomeUnknown, match=rf"{lost} were ratified .* from instant 9 on"):
+    with pytest.raises(
+        OutcomeUnknown, match=rf"^whether.*{lost}.* seen: the catalog.* from instant 9"
+    ):
         user.catalog.ledger._find_ratified([lost, there])
     with pytest.raises(OutcomeUnknown):
         user.catalog.ledger._find_ratified([lost], 8)

@@ -238,7 +238,7 @@ class Catalog:
             )
             return True
 
-        return self._database.write(work)
+        return self._database.change(work)
 
     def database(self, name: str) -> DatabaseEntry | None:
         """Return the database of that name, in any letter case; None if there is none."""
@@ -263,7 +263,7 @@ class Catalog:
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
 
-        self._database.write(work)
+        self._database.change(work)
 
     def set_properties(self, name: str, properties: Mapping[str, str]) -> None:
         """Add or replace properties of a database. Raises InvalidRequest if there is no such
@@ -277,7 +277,7 @@ class Catalog:
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(properties=text))
 
-        self._database.write(work)
+        self._database.change(work)
 
     def require_droppable(self, name: str, *, cascade: bool = False) -> None:
         """Raise InvalidRequest for the default database, for a missing one, and without `cascade`
@@ -307,7 +307,7 @@ class Catalog:
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
             names.drop_database(connection, entry)
 
-        self._database.write(work)
+        self._database.change(work)
 
     # Tables
 
@@ -356,7 +356,7 @@ class Catalog:
             counter_rows.lock_sequence(connection)
             place_facts.share(connection, location, others)
 
-        self._database.write(work)
+        self._database.change(work)
 
     def shared_with(self, location: str) -> tuple[str, ...]:
         """Return the other places in which the table at a location may have files."""

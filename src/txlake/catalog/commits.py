@@ -26,7 +26,7 @@ from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, 
 from txlake.catalog.relations import bare, commits, databases, locks, tables, transactions
 from txlake.catalog.shielding import shielded
 from txlake.catalog.unregistered import UnregisteredWriters
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.ports import (
     Head,
     HeadsMoved,
@@ -445,8 +445,10 @@ class CommitLedger:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return self._database.write(work)
-            except (Unavailable, CorruptTable) as error:
-                if attempt == _ATTEMPTS or isinstance(error, CorruptTable):
+            except OutcomeUnknown:
+                raise
+            except TxlakeError as error:
+                if attempt == _ATTEMPTS or not isinstance(error, Unavailable):
                     raise OutcomeUnknown(
                         f"whether transactions {', '.join(transaction_ids)} were ratified can't be "
                         f"seen: {error}; look at their tables before running them again"

@@ -28,7 +28,7 @@ from txlake.catalog.engines import (
 )
 from txlake.catalog.forks import Origin
 from txlake.catalog.mounts import network_file_system
-from txlake.errors import InvalidRequest, Unavailable
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import System
 
 Value = TypeVar("Value")
@@ -144,6 +144,19 @@ class Database:
         """
         with self._transaction(self._durable, self._writing_turn) as connection:
             return work(connection)
+
+    def change(self, work: Callable[[Connection], Value]) -> Value:
+        """Run work that a user's statement consists of, as `write` does.
+
+        Raises OutcomeUnknown instead of CommitUnsettled.
+        """
+        try:
+            return self.write(work)
+        except CommitUnsettled as error:
+            raise OutcomeUnknown(
+                f"whether the catalog was changed is unknown: {error}; look whether it was before "
+                "running the statement again"
+            ) from error
 
     def write_relaxed(self, work: Callable[[Connection], Value]) -> Value:
         """Run work as `write` does, in a transaction that a power failure may undo."""

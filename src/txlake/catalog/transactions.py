@@ -369,7 +369,7 @@ class Transactions:
             release_locks(connection, [transaction_id])
             return True
 
-        return self._database.write(work)
+        return self._database.change(work)
 
     def require_unkilled(self, transaction_id: str) -> None:
         """Raise Unavailable if the transaction was killed."""

@@ -116,7 +116,7 @@ class Views:
                 )
             )
 
-        self._database.write(work)
+        self._database.change(work)
 
     def change(
         self,
@@ -143,7 +143,7 @@ class Views:
                 properties=_encoded_properties(properties, schema),
             )
 
-        self._database.write(work)
+        self._database.change(work)
 
     def rename(self, view_id: str, database: str, name: str) -> None:
         """Give a view another name, and another database if need be. Raises InvalidRequest if the
@@ -159,7 +159,7 @@ class Views:
                 connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
             )
 
-        self._database.write(work)
+        self._database.change(work)
 
     def _update(self, connection: Connection, view_id: str, **values: object) -> None:
         """Set columns of a view's row, and `modified_ms` to now. Raises InvalidRequest if the view
@@ -177,7 +177,7 @@ class Views:
             counter_rows.lock_sequence(connection)
             connection.execute(sa.delete(views).where(views.c.id == view_id))
 
-        self._database.write(work)
+        self._database.change(work)
 
 
 def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:

@@ -328,6 +328,15 @@ def test_a_ratification_whose_reply_is_lost_is_looked_for(store: FaultyStore) ->
     with pytest.raises(OutcomeUnknown, match=transaction):
         user.ratify(version("a", 3), transaction_id=transaction)
     store.puts = []
+    transaction = user.begin()
+    expired = InvalidRequest("the credentials have expired")
+
+    def is_expired(_: Callable[[], PutOutcome]) -> PutOutcome:
+        raise expired
+
+    store.puts, store.gets = [came, is_expired], [expired]
+    with pytest.raises(OutcomeUnknown, match="credentials have expired; look at their tables"):
+        user.ratify(version("a", 3), transaction_id=transaction)
     catalog.close()
 
 

@@ -72,7 +72,9 @@ class _ForeignLedger:
         return getattr(self._catalog.ledger, name)
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
-        """As `Ledger.ratify`. Raises Violation if the server refuses a valid commit."""
+        """As `Ledger.ratify`. Raises Violation if the server refuses a valid commit, and
+        AdmissionOutdated.
+        """
         if request.names or any(one.staged is None for one in request.commits):
             return self._catalog.ledger.ratify(request)
         logs = {one.table_id: self._log(one.table_id) for one in request.commits}
@@ -98,6 +100,8 @@ class _ForeignLedger:
             case Busy():
                 return TurnTaken(transaction_id="another")
             case Refused(reason):
+                # What a VACUUM that didn't know of the transaction has deleted is no fault of it.
+                self._catalog.unregistered.require_undisturbed(request.transaction_id)
                 raise Violation(f"{outcome.table}: a sound commit was refused: {reason}")
 
     def _ratified(self) -> Ratified:

@@ -55,7 +55,9 @@ def context_of(lake: Offline, *, explicit: bool = True, timeout_ms: int = 0) -> 
     """A statement's context, in a transaction of a session of its own."""
     transaction = Session(lake.engine, HANDLERS).begin(explicit=explicit)
     return Context(
-        tables=StatementTables(engine=lake.engine, transaction=transaction, database="default"),
+        tables=StatementTables(
+            engine=lake.engine, transaction=transaction, database="default", begun_ms=0.0
+        ),
         writes=True,
         lock_timeout_ms=timeout_ms,
         use=_stays,
@@ -132,7 +134,9 @@ def test_a_path_table_needs_no_catalog(lake: Offline) -> None:
     engine = lake.path_engine()
     transaction = Transaction(id="1", engine=engine, session_number=lambda: 1)
     context = Context(
-        tables=StatementTables(engine=engine, transaction=transaction, database="default"),
+        tables=StatementTables(
+            engine=engine, transaction=transaction, database="default", begun_ms=0.0
+        ),
         writes=True,
         use=_stays,
     )

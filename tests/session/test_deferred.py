@@ -18,6 +18,7 @@ from txlake.catalog import Catalog
 from txlake.catalog.admission import Admission, Admissions
 from txlake.catalog.database import CommitUnsettled
 from txlake.catalog.replicated.database import ReplicatedDatabase
+from txlake.catalog.replicated.log import CatalogLog
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.unregistered import AdmissionOutdated, UnregisteredWriters
 from txlake.commands import HANDLERS
@@ -515,6 +516,24 @@ def test_a_view_is_expanded(lake: Lake) -> None:
     with pytest.raises(AssertionError, match="Spark isn't needed here"):  # it was admitted
         lake.rows("SELECT id FROM w", tx)
     assert lake.catalog.locks.entries() == []
+
+
+def test_the_names_of_a_statement_are_looked_up_in_what_its_admission_saw(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the catalog's log is a request: each admission makes one, and no name does."""
+    lake.catalog.views.create("default", "w", "SELECT id FROM t", ())
+    looks: list[int] = []
+    apply_next = CatalogLog.apply_next
+
+    def look(self: CatalogLog, window: int = 1) -> bool:
+        looks.append(window)
+        return apply_next(self, window)
+
+    monkeypatch.setattr(CatalogLog, "apply_next", look)
+    with pytest.raises(AssertionError, match="Spark isn't needed here"):
+        lake.rows("SELECT id FROM w, u, t")
+    assert looks == [1, 1], "the statement's, and that of the tables that the view reads"
 
 
 def test_a_definition_waits_for_those_of_its_process(lake: Lake, other: Lake) -> None:

@@ -61,7 +61,7 @@ def session_on(
     warehouse = open_store(location, options)
     require_outside_lake_folder(warehouse.url)
     marker = begin(partial(read_marker, warehouse), store=warehouse)
-    with looking_once(system):
+    with looking_once(system.monotonic_ms()):
         engine = Engine(
             system=system,
             settings=settings,

@@ -348,7 +348,12 @@ class Session:
         own.tables.writes = writes
         own.tables.begins_unseen = deferral is Deferral.UNTIL_COMMIT_UNSEEN
         context = Context(
-            tables=StatementTables(engine=self.engine, transaction=own, database=self.database),
+            tables=StatementTables(
+                engine=self.engine,
+                transaction=own,
+                database=self.database,
+                begun_ms=self.engine.system.monotonic_ms(),
+            ),
             writes=writes,
             lock_timeout_ms=self.lock_timeout_ms,
             use=self._use,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from txlake.catalog import looking_once
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
@@ -25,11 +26,14 @@ class StatementTables:
 
     Attributes:
         database: the database of unqualified names.
+        begun_ms: when the statement began, by the monotonic clock: its names mean what they meant
+            then, or later.
     """
 
     engine: Engine
     transaction: Transaction
     database: str
+    begun_ms: float
     _meanings: Mapping[Table, Handle] = field(default_factory=dict)
     _without_database: Collection[Table] = ()
 
@@ -74,7 +78,10 @@ class StatementTables:
                 return self.transaction.names.meaning_of(name)
         if self.lacks_database(table):
             return None
-        found = self._meanings.get(table) or self.engine.find(table, self.database)
+        found = self._meanings.get(table)
+        if found is None:
+            with looking_once(self.begun_ms):
+                found = self.engine.find(table, self.database)
         if found is not None and not self.engine.catalog.is_lake:
             # Nothing is locked there: a name means the same to the whole statement.
             self._meanings = {**self._meanings, table: found}
@@ -159,7 +166,8 @@ class StatementTables:
         """
         if len(table.parts) > 2 or self.lacks_database(table):
             return None
-        entry = self.engine.catalog.views.find(*self.qualified(table))
+        with looking_once(self.begun_ms):
+            entry = self.engine.catalog.views.find(*self.qualified(table))
         if entry is not None:
             return viewed_entry(entry, self.engine.plane.relations)
         return self.engine.temporary_view(table)

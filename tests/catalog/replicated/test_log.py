@@ -484,7 +484,7 @@ def test_more_entries_than_expected_follow_a_snapshot(
 
 def test_opening_is_a_look(process: Process, store: FaultyStore) -> None:
     put(process(), "x")
-    with looking_once(System()):
+    with looking_once(System().monotonic_ms()):
         late = process()
         store.requests.clear()
         assert names(late) == ["x"]

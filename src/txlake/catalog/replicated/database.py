@@ -59,13 +59,13 @@ _looking_since_ms: ContextVar[float | None] = ContextVar("looking_since_ms", def
 
 
 @contextmanager
-def looking_once(system: System) -> Iterator[None]:
-    """Let all reads of the block see at least what was committed before the block began.
+def looking_once(since_ms: float) -> Iterator[None]:
+    """Let all reads of the block see at least what was committed before `since_ms` (monotonic).
 
     Each read of a catalog in a store otherwise looks for newer entries of its own, which costs a
-    request.
+    request. What the process knows of later entries is seen too.
     """
-    token = _looking_since_ms.set(system.monotonic_ms())
+    token = _looking_since_ms.set(since_ms)
     try:
         yield
     finally:

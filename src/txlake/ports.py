@@ -64,9 +64,13 @@ class Store(Protocol):
         """Return the object's size and time, or None when it doesn't exist."""
         ...
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         """Yield all objects at any depth below the folder `prefix`, sorted by path, that come after
-        the path `start_after`.
+        the path `start_after` and before the path `before`.
+
+        With `before`, a store that lists in pages reads no page beyond it.
         """
         ...
 

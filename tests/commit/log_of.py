@@ -102,10 +102,14 @@ class FakeStore:
         self._request("head", path)
         return self._object(path) if path in self.files else None
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         self._request("list", prefix)
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
         for path in sorted(self.files):
+            if before is not None and path >= before:
+                return
             if path.startswith(folder) and path > (start_after or ""):
                 yield self._object(path)
 

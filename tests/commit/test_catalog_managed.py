@@ -170,8 +170,8 @@ def test_a_log_that_ends_before_the_catalog_is_refused(is_known: bool) -> None:
 def test_a_listing_that_lags_is_no_log_that_ends_early() -> None:
     lake = lake_of("x", "y")
     store, listed = lake.fake("a"), lake.fake("a").list
-    store.list = lambda prefix, start_after=None: (  # type: ignore[method-assign]
-        one for one in listed(prefix, start_after) if "2.json" not in one.path
+    store.list = lambda prefix, start_after=None, before=None: (  # type: ignore[method-assign]
+        one for one in listed(prefix, start_after, before) if "2.json" not in one.path
     )
     with pytest.raises(InvalidRequest, match="version 2 doesn't exist"):
         lake.open("a").snapshot(2)
@@ -188,10 +188,12 @@ def test_what_others_commit_while_one_looks_is_not_ahead() -> None:
         lake.append("a", add(left.pop()))
         return head(path)
 
-    def meanwhile_too(prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def meanwhile_too(
+        prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         store.list = listed  # type: ignore[method-assign]
         lake.append("a", add(left.pop()))
-        return listed(prefix, start_after)
+        return listed(prefix, start_after, before)
 
     store.head = meanwhile  # type: ignore[method-assign]
     store.list = meanwhile_too  # type: ignore[method-assign]

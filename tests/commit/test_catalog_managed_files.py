@@ -92,6 +92,9 @@ def test_the_listing_goes_up_to_the_head(lake: LakeOf) -> None:
     after = files_of(lake).list(LOG_FOLDER, commits[1])
     assert [one.path for one in after if one.path.endswith(".json")] == commits[2:]
     assert list(files_of(lake).list(LOG_FOLDER, commits[2])) == []
+    for end, expected in ((commits[2], commits[:2]), (BEYOND, commits)):
+        up_to = files_of(lake).list(LOG_FOLDER, before=end)
+        assert [one.path for one in up_to if one.path.endswith(".json")] == expected
     assert list(files_of(lake).list(f"{LOG_FOLDER}/_sidecars")) == []
 
 

@@ -453,8 +453,10 @@ def test_a_commit_sent_twice_that_no_listing_tells_of_is_unknown(
     """Seed 204 of the simulation: it was told as refused, and stood."""
     store, transaction = scripted("sent_twice")
 
-    def listed(prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        found = list(Script.list(store, prefix, start_after))
+    def listed(
+        prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
+        found = list(Script.list(store, prefix, start_after, before))
         if away and commit_path(1) in store.files:
             raise Unavailable("away")
         return iter([one for one in found if one.path != commit_path(1)])

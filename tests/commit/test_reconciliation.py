@@ -44,8 +44,10 @@ class Stale:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        found = self._inner.list(prefix, start_after)
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
+        found = self._inner.list(prefix, start_after, before)
         return (one for one in found if one.path != self._hidden)
 
 

@@ -3,6 +3,9 @@ from __future__ import annotations
 import pytest
 
 from txlake.protocol.file_names import (
+    BRANCHES_FOLDER,
+    LOG_FOLDER,
+    VERSIONS_END,
     Checksum,
     ClassicCheckpoint,
     CommitFile,
@@ -17,6 +20,7 @@ from txlake.protocol.file_names import (
     log_path,
     parse_name,
     sidecar_path,
+    version_of,
 )
 
 _V = "00000000000000000010"
@@ -59,10 +63,30 @@ def test_names(name: str, file: LogFile) -> None:
         f"_sidecars/{_ID}.parquet",
         f".tmp/{_V}.json",
         "_commits/x.json",
+        f"_branches/{_ID}/_delta_log/{_V}.json",
     ],
 )
 def test_other_names_are_none_of_ours(name: str) -> None:
     assert parse_name(name) is None
+    assert version_of(name) == -1
+
+
+@pytest.mark.parametrize(
+    ("file", "version"),
+    [
+        (CommitFile(10), 10),
+        (Checksum(10), 10),
+        (ClassicCheckpoint(10), 10),
+        (MultiPartCheckpoint(10, 2, 3), 10),
+        (V2Checkpoint(10, _ID, "json"), 10),
+        (Compaction(10, 12), 12),
+        (LastCheckpoint(), -1),
+        (StagedCommit(10, _ID), -1),
+    ],
+)
+def test_the_version_of_a_file(file: LogFile, version: int) -> None:
+    assert version_of(log_path(file)) == version
+    assert version == -1 or LOG_FOLDER < log_path(file) < VERSIONS_END < BRANCHES_FOLDER
 
 
 def test_a_listing_from_a_version_holds_all_of_its_files() -> None:

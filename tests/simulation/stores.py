@@ -170,12 +170,15 @@ class SimulatedStore:
         item = self._storage.items.get(key)
         return None if item is None else StoredObject(path, len(item.data), item.modified_ms)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         folder = self._send("list", prefix.rstrip("/"))
         after = "" if start_after is None else self._key(start_after)
         items = {
             key: self._storage.items[key]
             for key in self._storage.keys_in(f"{folder}/" if folder else "", after)
+            if before is None or key < self._key(before)
         }
         if self._storage.has_stale_listings:
             now = self._process.world.scheduler.now_ms

@@ -36,9 +36,12 @@ class Faults:
             return self._request("get", path, lambda: get(store, path))
 
         def listing(
-            store: LocalStore, prefix: str, start_after: str | None = None
+            store: LocalStore,
+            prefix: str,
+            start_after: str | None = None,
+            before: str | None = None,
         ) -> Iterator[StoredObject]:
-            return self._request("list", prefix, lambda: listed(store, prefix, start_after))
+            return self._request("list", prefix, lambda: listed(store, prefix, start_after, before))
 
         def putting(store: LocalStore, path: str, data: bytes) -> None:
             self._check_space(path)

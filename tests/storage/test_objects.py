@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import obstore
 import obstore.store
@@ -205,6 +207,38 @@ def test_a_store_whose_deletion_stops_at_what_is_gone(tmp_path: Path) -> None:
         store.put(name, b"")
     store.delete(["gone", "a", "gone too", "c"])
     assert [each.path for each in store.list("")] == ["b"]
+
+
+@pytest.mark.parametrize(("lists_in_order", "pages"), [(True, 3), (False, 20)])
+def test_pages_beyond_the_end_of_a_list_are_not_read(
+    monkeypatch: pytest.MonkeyPatch, lists_in_order: bool, pages: int
+) -> None:
+    memory = obstore.store.MemoryStore()
+    backend = Backend(memory, memory, lists_in_order=lists_in_order)
+    store = BucketStore(StoreRoot(StoreKind.MEMORY, "x", "t"), backend)
+    names = [f"log/{number:04}" for number in range(1_000)]
+    for name in names:
+        store.put(name, b"")
+    listed, read = obstore.list, []
+
+    def counted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        for page in listed(*arguments, **options):
+            read.append(len(page))
+            yield page
+
+    monkeypatch.setattr(obstore, "list", counted)
+    assert [each.path for each in store.list("log", before="log/0120")] == names[:120]
+    assert len(read) == pages
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [("s3://lake--use1-az4--x-s3/t", False), ("s3://lake/t", True), ("memory://x/t", True)],
+)
+def test_a_directory_bucket_lists_in_no_order(url: str, expected: bool) -> None:
+    store = open_store(url, {"aws_region": "us-east-1"} if url.startswith("s3") else {})
+    assert isinstance(store, BucketStore)
+    assert store._backend.lists_in_order is expected
 
 
 # --- credentials -------------------------------------------------------------------------------

@@ -18,14 +18,13 @@ from txlake.log.replay import commit_info_of
 from txlake.ports import Head, Ledger, Store, StoredObject, TableCommit
 from txlake.protocol.file_names import (
     LOG_FOLDER,
-    Checksum,
     ClassicCheckpoint,
     CommitFile,
-    Compaction,
     MultiPartCheckpoint,
     V2Checkpoint,
     commit_path,
     parse_name,
+    version_of,
 )
 
 _LOOKS = 4
@@ -81,8 +80,10 @@ class LogFiles(Protocol):
         """Return the file's size and time, or None when there is none."""
         ...
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """Return the files below a folder, by path, after `start_after`."""
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
+        """Return the files below a folder, by path, after `start_after` and before `before`."""
         ...
 
 
@@ -226,7 +227,9 @@ class CatalogManagedFiles:
         commit = self._pending(path)
         return None if commit is None else self._unpublished(commit)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         """Return the files up to the head by path, those of unpublished commits included.
 
         Raises CorruptTable if the log has a version beyond the ledger's head, or lacks the newest
@@ -234,14 +237,15 @@ class CatalogManagedFiles:
         """
         if self._head is None:
             self.refresh()
-        listed = list(self._store.list(prefix, start_after))
+        listed = list(self._store.list(prefix, start_after, before))
         if prefix == LOG_FOLDER:
             self._check_end(max((_committed_version(item.path) for item in listed), default=-1))
-        found = {item.path: item for item in listed if _version(item.path) <= self._version}
+        found = {item.path: item for item in listed if version_of(item.path) <= self._version}
         if prefix == LOG_FOLDER and self._head is not None:
             for commit in self._head.pending:
                 path = commit_path(commit.version)
-                if path not in found and path > (start_after or ""):
+                is_in_range = path > (start_after or "") and (before is None or path < before)
+                if path not in found and is_in_range:
                     found[path] = self._unpublished(commit)
         return iter([found[path] for path in sorted(found)])
 
@@ -276,7 +280,7 @@ class CatalogManagedFiles:
         """Return whether a file's version is at most the head's, which is requested again for a
         later one.
         """
-        version = _version(path)
+        version = version_of(path)
         if version > self._version:
             self.refresh()
         return version <= self._version
@@ -307,22 +311,5 @@ def _committed_version(path: str) -> int:
             | V2Checkpoint(version)
         ):
             return version
-        case _:
-            return -1
-
-
-def _version(path: str) -> int:
-    """Return the version that a file of the log belongs to; -1 for other files."""
-    match parse_name(path):
-        case (
-            CommitFile(version)
-            | Checksum(version)
-            | ClassicCheckpoint(version)
-            | MultiPartCheckpoint(version)
-            | V2Checkpoint(version)
-        ):
-            return version
-        case Compaction(_, end):
-            return end
         case _:
             return -1

@@ -32,7 +32,14 @@ from txlake.protocol.actions import CommitInfo, Remove
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
 from txlake.protocol.checksums import StateFacts, read_checksum
 from txlake.protocol.features import check_readable
-from txlake.protocol.file_names import LOG_FOLDER, Compaction, commit_path, parse_name, sidecar_path
+from txlake.protocol.file_names import (
+    LOG_FOLDER,
+    VERSIONS_END,
+    Compaction,
+    commit_path,
+    parse_name,
+    sidecar_path,
+)
 from txlake.protocol.paths import decode_path
 
 _log = logging.getLogger(__name__)
@@ -149,7 +156,7 @@ class LogReader:
 
         def rebuild(error: CorruptTable) -> Snapshot:
             _log.warning("%s: checkpoint not usable: %s", self._name, error)
-            objects = self._files.list(LOG_FOLDER)
+            objects = self._files.list(LOG_FOLDER, before=VERSIONS_END)
             listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
             try:
                 return self.load(listing, checkpoint.version, unusable | {checkpoint.paths})[0]

@@ -26,6 +26,7 @@ from txlake.protocol.actions import CommitInfo, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     LOG_FOLDER,
+    VERSIONS_END,
     Checksum,
     ClassicCheckpoint,
     CommitFile,
@@ -78,7 +79,7 @@ class _LogFiles:
         """
         found = cls(store)
         listed: set[int] = set()
-        for stored in store.list(LOG_FOLDER, listing_start(from_version)):
+        for stored in store.list(LOG_FOLDER, listing_start(from_version), VERSIONS_END):
             match parse_name(stored.path):
                 case CommitFile(version):
                     listed.add(version)
@@ -291,7 +292,7 @@ class _LogReconciler:
         They describe states that were never the table's.
         """
         derived = [LAST_CHECKPOINT_PATH]
-        for stored in self._store.list(LOG_FOLDER):
+        for stored in self._store.list(LOG_FOLDER, before=VERSIONS_END):
             match parse_name(stored.path):
                 case (
                     ClassicCheckpoint(version)

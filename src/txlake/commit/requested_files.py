@@ -53,5 +53,7 @@ class RequestedFiles:
     def head(self, path: str) -> StoredObject | None:
         return self._files.head(path)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        return self._files.list(prefix, start_after)
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
+        return self._files.list(prefix, start_after, before)

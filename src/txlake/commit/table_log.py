@@ -32,6 +32,7 @@ from txlake.protocol.actions import Action, CommitInfo, Txn, decode_actions, enc
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     LOG_FOLDER,
+    VERSIONS_END,
     ClassicCheckpoint,
     CommitFile,
     checksum_path,
@@ -159,7 +160,8 @@ class TableLog:
         latest = self._latest
         if latest is not None and not self.listing(latest[0].version).is_empty:
             return True
-        names = (parse_name(item.path) for item in self.store.list(LOG_FOLDER))
+        found = self.store.list(LOG_FOLDER, before=VERSIONS_END)
+        names = (parse_name(item.path) for item in found)
         return any(isinstance(name, CommitFile | ClassicCheckpoint) for name in names) or (
             not self.listing().is_empty
         )
@@ -171,7 +173,7 @@ class TableLog:
         """
         if self._ledger_files is not None:
             self._ledger_files.refresh()
-            list(self._ledger_files.list(LOG_FOLDER))
+            list(self._ledger_files.list(LOG_FOLDER, before=VERSIONS_END))
 
     @property
     def newest_known(self) -> int:
@@ -509,9 +511,11 @@ class TableLog:
         self._old = {}
 
     def listing(self, from_version: int | None = None) -> Listing:
-        """Return the log's files; only those of `from_version` and later when it is given."""
+        """Return the log's files of versions; only those of `from_version` and later when it is
+        given.
+        """
         after = None if from_version is None else listing_start(from_version)
-        objects = self._files.list(LOG_FOLDER, after)
+        objects = self._files.list(LOG_FOLDER, after, VERSIONS_END)
         return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
     def _open(self, head: int | None) -> Snapshot | None:

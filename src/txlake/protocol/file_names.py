@@ -16,7 +16,10 @@ from txlake.errors import CorruptTable
 LOG_FOLDER = "_delta_log"
 SIDECAR_FOLDER = "_delta_log/_sidecars"
 STAGED_FOLDER = "_delta_log/_staged_commits"
+BRANCHES_FOLDER = "_delta_log/_branches"
 LAST_CHECKPOINT_PATH = "_delta_log/_last_checkpoint"
+# After the files of all versions, and before all other names that Delta has in the folder.
+VERSIONS_END = "_delta_log/:"
 VERSION_MAX = 2**63 - 1
 
 _NAME = re.compile(
@@ -138,6 +141,25 @@ def parse_name(name: str) -> LogFile | None:
         )
     end = int(match["end"])
     return Compaction(version, end) if version < end <= VERSION_MAX else None
+
+
+def version_of(path: str) -> int:
+    """Return the version that a file of the log belongs to, of a compaction its last one; -1 for
+    other files, staged commits included.
+    """
+    match parse_name(path):
+        case (
+            CommitFile(version)
+            | Checksum(version)
+            | ClassicCheckpoint(version)
+            | MultiPartCheckpoint(version)
+            | V2Checkpoint(version)
+        ):
+            return version
+        case Compaction(_, end):
+            return end
+        case _:
+            return -1
 
 
 def log_path(file: LogFile) -> str:

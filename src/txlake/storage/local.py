@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, StoredObject
@@ -96,11 +97,14 @@ class LocalStore:
             except _NOT_THERE:
                 return None
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         """Yield the regular files below the folder `prefix` by path, without temporary files."""
         path = prefix.rstrip("/")
         folder = self._file(path) if path else self._root
-        return _listed(folder, path, start_after or "", frozenset())
+        found = _listed(folder, path, start_after or "", frozenset())
+        return takewhile(lambda each: before is None or each.path < before, found)
 
     def put(self, path: str, data: bytes) -> None:
         """Write the file whole, replacing an existing one, and sync it and its folder to

@@ -50,6 +50,8 @@ _log = logging.getLogger(__name__)
 
 _DELETE_BATCH = 1000
 _AZURE = ("az:", "abfss:")
+# The end of the name of a bucket of S3 Express, which lists in no order.
+_DIRECTORY_BUCKET = "--x-s3"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,19 +63,21 @@ class Backend:
         once: the client that sends each request once.
         secrets: texts that no message may show.
         proof: the self-test of put-if-absent, done once for the backend.
+        lists_in_order: whether the pages of a list follow each other in the order of the keys.
     """
 
     patient: ObjectStore = field(repr=False)
     once: ObjectStore = field(repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     proof: Proof = field(default_factory=Proof)
+    lists_in_order: bool = False
 
 
 @functools.cache
 def memory_backend(name: str) -> Backend:
     """Return the store in memory of this name: one for the process, empty at the first call."""
     memory = MemoryStore()
-    return Backend(memory, memory)
+    return Backend(memory, memory, lists_in_order=True)
 
 
 def cloud_backend(base: str, storage_options: Mapping[str, str]) -> Backend:
@@ -144,20 +148,23 @@ class BucketStore:
             return None
         return StoredObject(path, found["size"], _modified_ms(found))
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
-        """Yield all objects below the folder `prefix` by path, after all pages of the list were
-        read.
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
+        """Yield the objects below the folder `prefix` by path, after all pages of the list were
+        read, or those up to the path `before`.
         """
         path = prefix.rstrip("/")
         folder = self._key(path) if path else self._folder
         after = join_path(self._folder, start_after) if start_after else None
+        end = join_path(self._folder, before) if before and self._backend.lists_in_order else None
         begin = len(self._folder) + 1 if self._folder else 0
 
         def work() -> list[StoredObject]:
             pages = obstore.list(self._backend.patient, prefix=folder or None, offset=after)
             return [
                 StoredObject(each["path"][begin:], each["size"], _modified_ms(each))
-                for page in pages
+                for page in _pages_before(pages, end)
                 for each in page
                 if each["path"] != folder  # the marker object that some tools write for a folder
             ]
@@ -165,6 +172,8 @@ class BucketStore:
         # Most stores list in this order already, but not all promise it; and obstore takes the
         # slash off an offset that ends with one.
         for each in sorted(self._call("list", path, work), key=lambda each: each.path):
+            if before is not None and each.path >= before:
+                return
             if start_after is None or each.path > start_after:
                 yield each
 
@@ -289,6 +298,16 @@ class BucketStore:
         raise translate_error(failure, action, url, self._backend.secrets) from cause
 
 
+def _pages_before(
+    pages: Iterable[Sequence[ObjectMeta]], end: str | None
+) -> Iterator[Sequence[ObjectMeta]]:
+    """Yield the pages of a list up to the one that reaches the key `end`; all pages for None."""
+    for page in pages:
+        yield page
+        if end is not None and page and page[-1]["path"] >= end:
+            return
+
+
 def _is_digest(e_tag: str | None, data: bytes) -> bool:
     """Return whether an ETag is the MD5 digest of the data, which only a store that has received
     the data can return.
@@ -310,7 +329,12 @@ def _cloud_backend(base: str, storage_options: tuple[tuple[str, str], ...]) -> B
     retries = retries_of(options)
     options.pop(RETRIES, None)
     try:
-        return Backend(_client(base, options, retries), _client(base, options, 0), secrets=secrets)
+        return Backend(
+            _client(base, options, retries),
+            _client(base, options, 0),
+            secrets=secrets,
+            lists_in_order=not base.endswith(_DIRECTORY_BUCKET),
+        )
     except LIBRARY_ERRORS as error:
         failure = error
     raise InvalidRequest(

@@ -91,10 +91,18 @@ class DistantStore:
     def put(self, path: str, data: bytes) -> None:
         self._request("put", partial(self._objects.__setitem__, path, data))
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         def found() -> list[str]:
             after = start_after or ""
-            return sorted(p for p in self._objects if p.startswith(prefix + "/") and p > after)
+            return sorted(
+                path
+                for path in self._objects
+                if path.startswith(f"{prefix}/")
+                and path > after
+                and (before is None or path < before)
+            )
 
         for path in self._request("list", found):
             yield StoredObject(path, len(self._objects[path]), 0)

@@ -72,9 +72,11 @@ class Pausing(FakeStore):
         with self._world.pausing(self._host):
             return super().get(path)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         with self._world.pausing(self._host):
-            return iter(list(super().list(prefix, start_after)))
+            return iter(list(super().list(prefix, start_after, before)))
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         with self._world.pausing(self._host):

@@ -49,9 +49,11 @@ class FaultyStore:
         self._request("head")
         return self._store.head(path)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         self._request("list")
-        return self._store.list(prefix, start_after)
+        return self._store.list(prefix, start_after, before)
 
     def put(self, path: str, data: bytes) -> None:
         self._request("put")

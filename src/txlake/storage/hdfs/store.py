@@ -137,12 +137,16 @@ class HdfsStore:
             return None
         return None if found.is_folder else _stored(path, found)
 
-    def list(self, prefix: str, start_after: str | None = None) -> Iterator[StoredObject]:
+    def list(
+        self, prefix: str, start_after: str | None = None, before: str | None = None
+    ) -> Iterator[StoredObject]:
         """Yield the files below the folder `prefix` by path, without temporary files."""
         path = prefix.rstrip("/")
         if path:
             validate_path(path)
         for each in self._listed(path, start_after or ""):
+            if before is not None and each.path >= before:
+                return
             if not is_temporary(each.path.rpartition("/")[2]):
                 yield each
 

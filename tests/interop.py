@@ -55,9 +55,17 @@ class Disagreement(AssertionError):
 
 
 def delta_tables(root: Path) -> Iterator[Path]:
-    """The folders below `root`, itself included, that hold a Delta log with a commit in it."""
+    """The folders below `root`, itself included, that hold a Delta log with a commit in it.
+
+    The log of a branch, which is within its table's, makes no table for engines that don't know it.
+    """
     for log in sorted(root.rglob("_delta_log")):
-        if log.is_dir() and any(_COMMIT.fullmatch(entry.name) for entry in log.iterdir()):
+        is_branch = "_delta_log" in log.relative_to(root).parent.parts
+        if (
+            log.is_dir()
+            and not is_branch
+            and any(_COMMIT.fullmatch(entry.name) for entry in log.iterdir())
+        ):
             yield log.parent
 
 

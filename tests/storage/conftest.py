@@ -18,6 +18,7 @@ import pytest
 
 from tests.storage import servers
 from tests.storage.proxy import GoogleFront, proxying, serving
+from txlake.commit.branch_store import BranchStore
 from txlake.ports import Store
 from txlake.storage import canonical_url, join_url, open_store
 
@@ -113,6 +114,15 @@ class Placed:
         return open_store(self.url, self.options)
 
 
+@dataclass(frozen=True)
+class BranchPlaced(Placed):
+    """Where a table is, of which the test uses a branch."""
+
+    @property
+    def store(self) -> Store:
+        return BranchStore(open_store(self.url, self.options), "the-branch", 3)
+
+
 STORES = ("local", "memory", "s3", "azure", "gcs", "hdfs")
 
 
@@ -125,6 +135,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Placed:
             return Placed(join_url(canonical_url(tmp_path), "not yet/there"), {})
         case "memory":
             return Placed(join_url("memory://contract", f"{name}/root"), {})
+        case "branch":
+            return BranchPlaced(join_url("memory://contract", f"{name}/root"), {})
         case "s3":
             return Placed(
                 join_url("s3://lake", f"{name}/root"), request.getfixturevalue("s3_options")

@@ -15,7 +15,7 @@ from txlake.errors import InvalidRequest
 from txlake.ports import PutOutcome, Store
 from txlake.storage import local_path, open_store
 
-pytestmark = pytest.mark.parametrize("place", STORES, indirect=True)
+pytestmark = pytest.mark.parametrize("place", [*STORES, "branch"], indirect=True)
 
 NAMES = [
     "plain.json",
@@ -42,8 +42,10 @@ def store(place: Placed) -> Store:
     return place.store
 
 
-def _paths(store: Store, prefix: str = "", start_after: str | None = None) -> list[str]:
-    return [each.path for each in store.list(prefix, start_after)]
+def _paths(
+    store: Store, prefix: str = "", start_after: str | None = None, before: str | None = None
+) -> list[str]:
+    return [each.path for each in store.list(prefix, start_after, before)]
 
 
 def test_empty(store: Store) -> None:
@@ -137,6 +139,10 @@ def test_listing_is_sorted_recursive_and_of_the_folder_alone(store: Store) -> No
     for start in [*names, "", "a", "a/", "a/b/", "a/b/9", "zzz", "a/b/c"]:
         assert _paths(store, "", start) == sorted(each for each in names if each > start)
         assert _paths(store, "a", start) == [each for each in below if each > start]
+        assert _paths(store, "", None, start) == sorted(each for each in names if each < start)
+        assert _paths(store, "a", "a/b-4", start) == [
+            each for each in below if "a/b-4" < each < start
+        ]
 
 
 # What a store can't keep as it is, it refuses.

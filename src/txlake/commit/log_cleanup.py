@@ -7,15 +7,18 @@ commit, and everything later. Source: PROTOCOL.md, "Metadata Cleanup".
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from txlake.commit.branch_store import BranchStore
 from txlake.commit.commit_times import increasing_file_times
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable
 from txlake.log.replay import sidecars_of
 from txlake.log.segment import Checkpoint, Listing
+from txlake.ports import Store, StoredObject
 from txlake.protocol.checkpoints import read_checkpoint
 from txlake.protocol.file_names import (
+    BRANCHES_FOLDER,
     LOG_FOLDER,
     SIDECAR_FOLDER,
     Checksum,
@@ -25,6 +28,7 @@ from txlake.protocol.file_names import (
     MultiPartCheckpoint,
     StagedCommit,
     V2Checkpoint,
+    listing_start,
     parse_name,
     sidecar_path,
 )
@@ -54,9 +58,10 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     checkpoints clean up once. Nothing is deleted if the checkpoint that begins the retained log
     isn't complete and readable. For a catalog table, versions that its open transactions read or
     are checked against are retained, however old. Sidecars that no checkpoint names and unfinished
-    files of writers that were killed are deleted too, a day later.
+    files of writers that were killed are deleted too, a day later. Files that a branch has from its
+    parent, and a table's branches, are no part of its log here.
     """
-    objects = list(log.store.list(LOG_FOLDER))
+    objects = list(_own_objects(log.store))
     listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
     now = log.system.now_ms()
     expired: list[str] = []
@@ -152,6 +157,15 @@ def is_expired(path: str, kept: int) -> bool:
             return version <= kept
         case _:
             return False
+
+
+def _own_objects(store: Store) -> Iterator[StoredObject]:
+    """Yield a log's own files from version 0 on, sorted by path: without its branches', and on a
+    branch without the parent's.
+    """
+    first = store.base + 1 if isinstance(store, BranchStore) else 0
+    yield from store.list(LOG_FOLDER, listing_start(first), BRANCHES_FOLDER)
+    yield from store.list(LOG_FOLDER, start_after=f"{BRANCHES_FOLDER}0")
 
 
 def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:

@@ -41,7 +41,7 @@ from txlake.protocol.times import FarTime, is_zoned, micros_of
 from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
 
 # Longer lists are checked by their least and greatest value.
-_LIST_VALUES_MAX = 64
+LIST_VALUES_MAX = 64
 
 
 def may_match(
@@ -256,7 +256,7 @@ class _Evaluation:
 
     def _membership(self, column: ColumnPath, values: Sequence[LiteralValue]) -> _Verdict:
         """Return the verdict on IN; of many values only the least and the greatest count."""
-        if len(values) <= _LIST_VALUES_MAX:
+        if len(values) <= LIST_VALUES_MAX:
             return self._any([self._comparison(column, Operator.EQUAL, item) for item in values])
         bounds = self._bounds.column(column)
         if bounds is None or bounds.is_floating:

@@ -158,9 +158,12 @@ class Disk:
 
 
 def _holds(read: Read, row: Row) -> bool:
-    return read.text is None or eval(  # the text is one of `between` and `value_is`
-        read.text.replace("AND", "and").replace(" = ", " == "), {"id": row.id, "v": row.v}
-    )
+    if read.text is None:
+        return True
+    text = read.text  # one of `between` and `value_is`, or a list of the latter's values
+    for sql, python in (("AND", "and"), (" = ", " == "), ("IN (", "in {"), (")", "}")):
+        text = text.replace(sql, python)
+    return bool(eval(text, {"id": row.id, "v": row.v}))
 
 
 @dataclass

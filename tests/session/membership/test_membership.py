@@ -11,6 +11,7 @@ from tests.commit.log_of import add
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
 from txlake.commands import HANDLERS
+from txlake.commit.branch_store import BranchStore
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.ports import Ratification
@@ -187,6 +188,15 @@ def test_other_tables_and_lakes_in_a_dropped_tables_folder_stay(
         lake.run("DROP TABLE t")
     assert lake.files(location) == others
     assert f"{location}/wh is another table's or a lake's, and stays" in caplog.text
+
+
+def test_the_logs_of_its_branches_go_with_a_dropped_table(lake: Offline) -> None:
+    lake.run("CREATE TABLE t (id INT)")
+    location = lake.tables()["default.t"]
+    branch = BranchStore(lake.engine.store_at(location), "the-branch", 0)
+    branch.put(commit_path(1), b"{}")
+    lake.run("DROP TABLE t")
+    assert lake.files(location) == []
 
 
 def test_a_warehouse_in_a_dropped_tables_own_folder_stays(lake: Offline) -> None:

@@ -50,13 +50,14 @@ def own_files(store: Store) -> list[str]:
     """Return the paths of the files in a table's folder, without those of other tables and lakes.
 
     A folder below with a log or a catalog of its own is another table's or lake's. Each is logged.
+    The logs of the table's branches, which are within its log, are its own.
     """
     paths = [stored.path for stored in store.list("")]
     others = {
         "/".join(parts[:place])
         for parts in (path.split("/") for path in paths)
         for place, part in enumerate(parts[:-1])
-        if part == LAKE_FOLDER or (part == LOG_FOLDER and place > 0)
+        if part == LAKE_FOLDER or (part == LOG_FOLDER and 0 < place == parts.index(part))
     }
     # A warehouse in the table's own folder: its tables have logs.
     if "" in others:

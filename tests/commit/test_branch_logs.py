@@ -39,7 +39,7 @@ from txlake.commit.branch_store import BranchStore
 from txlake.commit.checkpointing import after_commit, write_checkpoint
 from txlake.commit.log_cleanup import clean_log
 from txlake.commit.table_log import TableLog
-from txlake.commit.vacuum import plan_vacuum
+from txlake.commit.vacuum import plan_vacuum, vacuum
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
 from txlake.protocol.actions import Action
@@ -270,6 +270,17 @@ def test_a_vacuum_of_main_does_not_take_branches_logs_for_its_files() -> None:
     table.store.put("old", b"x")
     table.clock.time_ms += 100 * DAY
     assert plan_vacuum(table.open()).paths == ("old",)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_vacuum_of_a_branch_is_refused(dry_run: bool) -> None:
+    """What its versions don't need is main's."""
+    table, branch = aged(own=1, interval=4)
+    table.store.put("f9", b"main's")
+    before = table.paths
+    with pytest.raises(InvalidRequest, match=r"found a branch of it: .* Run VACUUM on main"):
+        vacuum(log_on(branch, table.clock), dry_run=dry_run)
+    assert table.paths == before
 
 
 # --- catalog tables -----------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from itertools import chain
 
+from txlake.commit.branch_store import BranchStore
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
 from txlake.commit.table_log import Commit, TableLog
@@ -81,10 +82,11 @@ def plan_vacuum(
     them reads; of a path table, which has no instants, what was written or removed since the oldest
     of them began.
 
-    Raises InvalidRequest when the retention is negative, or shorter than the table's (unless
-    `retention_check` is off: then running readers and writers may lose their files), and
-    UnsupportedFeature when txlake can't write the table's protocol.
+    Raises InvalidRequest on a branch, and when the retention is negative, or shorter than the
+    table's (unless `retention_check` is off: then running readers and writers may lose their
+    files), and UnsupportedFeature when txlake can't write the table's protocol.
     """
+    _require_main(log)
     snapshot = log.latest()
     snapshot.require_writable()
     least = snapshot.properties.deleted_file_retention_ms
@@ -182,6 +184,16 @@ def vacuum(
     commit_notice(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
+
+
+def _require_main(log: TableLog) -> None:
+    """Raise InvalidRequest on a branch: files that its versions don't need may be main's."""
+    if isinstance(log.store, BranchStore):
+        raise InvalidRequest(
+            f"{log.name}: VACUUM: expected the table on main, found a branch of it: the files of "
+            "main and of all its branches are in one folder. Run VACUUM on main, which keeps what "
+            "its branches need"
+        )
 
 
 def _candidates(

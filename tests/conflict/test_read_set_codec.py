@@ -191,6 +191,18 @@ def test_conditions_that_are_not_modelled_name_the_same_columns() -> None:
     assert found.reads[0].predicate == Opaque("f(new)", frozenset({("a",)}), deterministic=True)
 
 
+def test_conditions_of_unknown_columns_stay_such() -> None:
+    reads = ReadSet(reads=(Read(predicate=Opaque("f()", None, deterministic=True)),))
+    (found,) = decode_read_sets([encode_read_set(reads, MAPPED)], MAPPED)
+    assert found.reads[0].predicate == Opaque("f()")
+
+
+def test_a_column_that_the_version_read_does_not_have_may_have_any_value() -> None:
+    reads = ReadSet(reads=(Read(predicate=parse_predicate("nowhere.a = 1 AND a = 2")),))
+    record = encode_read_set(reads, MAPPED)
+    assert texts_on(MAPPED, record) == ["(nowhere.a = 1) AND a = 2"]
+
+
 def test_fields_of_structs_are_found() -> None:
     def nested(outer: str, inner: str) -> Snapshot:
         kind = {"type": "struct", "fields": [column(inner, "long", "p2", 2)]}

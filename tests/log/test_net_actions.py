@@ -254,6 +254,19 @@ def test_recorded_sources_keep_rewrites_of_one_commit_apart() -> None:
         assert set(files(net([*sources, *outputs], deletion)).values()) == {True}
 
 
+@pytest.mark.parametrize(("removed", "added"), [(True, False), (False, True)])
+def test_a_vector_changes_data_if_its_remove_or_its_add_does(removed: bool, added: bool) -> None:
+    listed = msgspec.structs.replace(marked(A, 1), data_change=added)
+    assert files(net([gone(A, data_change=removed), listed])) == {"-a": True, "+a1": True}
+
+
+def test_a_file_with_another_vector_is_no_output_of_a_rewrite() -> None:
+    anew = msgspec.structs.replace(marked(A, 1), data_change=False)
+    rewrite: list[Action] = [gone(A, data_change=False), anew, gone(B, data_change=False)]
+    found = net([*rewrite, moved("d")], [gone(anew), marked(A, 2)])
+    assert files(found) == {"-a": True, "+a2": True, "-b": False, "+d": False}
+
+
 def test_a_vector_written_anew_changes_no_data() -> None:
     anew = msgspec.structs.replace(marked(A, 1), data_change=False)
     assert files(net([gone(A, data_change=False), anew])) == {"-a": False, "+a1": False}

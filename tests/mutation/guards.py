@@ -35,7 +35,10 @@ MODULES = {
         "metadata_rules",
         "file_compatibility",
         "match_cache",
+        "read_set",
+        "read_set_codec",
     ),
+    "log": ("net_actions",),
     "commit": (
         "catalog_managed",
         "commit_info",

@@ -202,9 +202,10 @@ def _points(entry: _Entry) -> dict[_Point, Comparison | In]:
 def _merged(group: Sequence[tuple[_Entry, Comparison | In | None]]) -> Iterator[_Entry]:
     """Yield a group's reads as few reads with lists of values; a single one as it is."""
     first, point = group[0]
-    if len(group) == 1 or point is None:
+    if len(group) == 1:
         yield first
         return
+    assert point is not None
     others = tuple(part for part in first.parts if part is not point)
     values = {
         json.dumps(literal_to_json(value)): value

@@ -50,7 +50,7 @@ def net_actions(
         if after is None:
             continue
         listed = _with_row_ids_of(before, after) if _tracks_rows(head) else after
-        if before is None or not stays or not _is_listed_as(before, listed):
+        if before is None or not _is_listed_as(before, listed):
             added.append(msgspec.structs.replace(listed, data_change=changes_data and not stays))
     return (*_settings(base, head), *removed, *added)
 
@@ -110,20 +110,16 @@ class Lineage:
         sources: set[str] = set()
         outputs: dict[str, Add] = {}
         for path, remove in removed.items():
-            add = added.get(path)
-            if add is not None:
-                if _vector(add) != _vector(remove) and (add.data_change or remove.data_change):
-                    self._changed.add(path)
-            elif remove.data_change:
+            if remove.data_change:
                 self._changed.add(path)
-            else:
+            elif path not in added:
                 sources.add(path)
         for path, add in added.items():
-            if path in removed or self._is_live(path):
+            if path not in removed and self._is_live(path):
                 continue
             if add.data_change:
                 self._changed.add(path)
-            else:
+            elif path not in removed:
                 outputs[path] = add
         self._link(sources, outputs)
         self._live |= {**dict.fromkeys(removed, False), **dict.fromkeys(added, True)}
@@ -185,9 +181,7 @@ def _sources_of(output: Add) -> frozenset[str] | None:
     """Return the canonical paths of the files that a rewrite's output records its rows to come
     from; None if it records none.
     """
-    text = (output.tags or {}).get(SOURCES_TAG)
-    if not text:
-        return None
+    text = (output.tags or {}).get(SOURCES_TAG) or ""
     try:
         return frozenset(canonical_path(source.path) for source in parse_sources(text))
     except InvalidRequest:
@@ -196,9 +190,9 @@ def _sources_of(output: Add) -> frozenset[str] | None:
 
 def _settings(base: Snapshot, head: Snapshot) -> Iterator[Action]:
     """Yield what differs apart from files: protocol, metadata, application ids, domains."""
-    if head.has_protocol and head.protocol != base.protocol:
+    if head.protocol != base.protocol:
         yield head.protocol
-    if head.has_metadata and head.metadata != base.metadata:
+    if head.metadata != base.metadata:
         yield head.metadata
     for app_id, txn in head.app_transactions.items():
         if base.app_transactions.get(app_id) != txn:

@@ -7,7 +7,8 @@ as statements say it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,15 @@ from pyroaring import BitMap64
 
 from tests.commit.committing import FULL, actions_at, begin, info_at
 from tests.commit.log_of import LogOf, add, metadata, vector
-from txlake.commit.row_origins import Origins
+from txlake.commit.feed_rules import has_feed, packed_sources
+from txlake.commit.merge_actions import StagedChanges
+from txlake.commit.net_changes import ChangedRows, net_changes
+from txlake.commit.row_origins import Origins, RowSources
 from txlake.commit.table_transaction import TableTransaction
 from txlake.datafiles.origins import NO_FILE
 from txlake.errors import InvalidRequest
-from txlake.protocol.actions import Add, Cdc, DeletionVector, Protocol, Remove
+from txlake.log.net_actions import feed_follows_from_files, net_actions
+from txlake.protocol.actions import Action, Add, Cdc, DeletionVector, Protocol, Remove
 from txlake.protocol.sources import Source, sources_text
 
 ON = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
@@ -100,10 +105,52 @@ def count_rows(one: Add) -> int:
 
 
 def told(transaction: TableTransaction) -> list[Rows] | None:
-    found = transaction.changes(Numbered(), count_rows)
-    if found is None:
+    found = _rows(transaction.changes(Numbered(), count_rows))
+    if has_feed(transaction.view) and has_feed(transaction.base):
+        _check_as_line(transaction, found)
+    return found
+
+
+def _rows(changes: Sequence[ChangedRows] | None) -> list[Rows] | None:
+    if changes is None:
         return None
-    return sorted((one.file.path, one.change_type, list(one.positions)) for one in found)
+    return sorted((one.file.path, one.change_type, list(one.positions)) for one in changes)
+
+
+STAGED: list[tuple[Sequence[Action], Mapping[str, Origins]]] = []
+
+
+@pytest.fixture(autouse=True)
+def _staged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps what the statements of a transaction stage."""
+    stage = TableTransaction.stage
+
+    def kept(self: TableTransaction, actions: Sequence[Action], **about: Any) -> None:
+        if not self.has_changes:
+            STAGED.clear()
+        stage(self, actions, **about)
+        STAGED.append((actions, about.get("origins") or {}))
+
+    monkeypatch.setattr(TableTransaction, "stage", kept)
+
+
+def _check_as_line(transaction: TableTransaction, expected: list[Rows] | None) -> None:
+    """Commits with these statements, published as one, have the changes of the transaction."""
+    base, head = transaction.base, transaction.base
+    row_sources: dict[str, RowSources] = {}
+    for actions, origins in STAGED:
+        row_sources |= origins
+        row_sources |= {
+            path: one for path, one in packed_sources(actions, head.files).items() if one
+        }
+        head = head.apply(actions)
+    commits = [actions for actions, _ in STAGED]
+    net = net_actions(base, head, commits, timestamp_ms=1)
+    staged = StagedChanges().then(net, base.files)
+    found = _rows(net_changes(staged, base.files, row_sources, Numbered(), count_rows))
+    assert found == expected
+    if feed_follows_from_files(base.files, commits) and not any(one for _, one in STAGED):
+        assert found is None
 
 
 UPDATED = [("b", "update_preimage", [1]), ("f", "update_postimage", [0])]

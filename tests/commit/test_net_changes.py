@@ -21,6 +21,7 @@ from txlake.commit.feed_rules import has_feed, packed_sources
 from txlake.commit.merge_actions import StagedChanges
 from txlake.commit.net_changes import ChangedRows, net_changes
 from txlake.commit.row_origins import Origins, RowSources
+from txlake.commit.row_sources_codec import decode_row_sources, encode_row_sources
 from txlake.commit.table_transaction import TableTransaction
 from txlake.datafiles.origins import NO_FILE
 from txlake.errors import InvalidRequest
@@ -139,7 +140,7 @@ def _check_as_line(transaction: TableTransaction, expected: list[Rows] | None) -
     base, head = transaction.base, transaction.base
     row_sources: dict[str, RowSources] = {}
     for actions, origins in STAGED:
-        row_sources |= origins
+        row_sources |= decode_row_sources(encode_row_sources(origins), file="x")
         row_sources |= {
             path: one for path, one in packed_sources(actions, head.files).items() if one
         }

@@ -22,6 +22,7 @@ from txlake.spark.session_rules import classified
 from txlake.sql import parse
 from txlake.sql.statements import (
     AddFeature,
+    BranchStatement,
     Kill,
     ReadChanges,
     ReadTable,
@@ -223,3 +224,9 @@ def test_every_setting_that_changes_what_txlake_does_is_on_its_page() -> None:
         and f"`{key.removeprefix('spark.sql.')}`" not in section
     ]
     assert not missing
+
+
+def test_the_page_of_branches_has_every_statement_on_branches() -> None:
+    texts = blocks(page("docs/branches.md"), "sql")
+    shown = {type(statement) for text in texts for statement in parse(text)}
+    assert set(typing.get_args(BranchStatement)) <= shown

@@ -174,6 +174,7 @@ class NewTable:
     Attributes:
         head: the head of a table that existed before and is attached.
         number: the table's number in the system views; a new number when None.
+        branch: the number of the lake's branch that it belongs to, 0 for none.
     """
 
     id: str
@@ -183,6 +184,7 @@ class NewTable:
     managed: bool
     head: int | None = None
     number: int | None = None
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,22 +207,29 @@ class DroppedTable:
 class UndroppedTable:
     """A dropped table that a transaction restores under a name.
 
-    `head`: the table's version now; None if it is still the version at the drop.
+    Attributes:
+        head: the table's version now; None if it is still the version at the drop.
+        branch: the number of the lake's branch that it belongs to, 0 for none.
     """
 
     id: str
     database: str
     name: str
     head: int | None = None
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamedTable:
-    """A table that a transaction renames."""
+    """A table that a transaction renames.
+
+    `branch`: the number of the lake's branch that it belongs to, 0 for none.
+    """
 
     id: str
     database: str
     name: str
+    branch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +245,37 @@ class OpenTransactions:
     begin_ms: int | None = None
 
 
-NameChange = NewTable | DroppedTable | UndroppedTable | RenamedTable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedTable:
+    """A table that was created on a branch, which becomes one of the branch's parent.
+
+    `branch`: the number of the parent, 0 for main.
+    """
+
+    id: str
+    database: str
+    name: str
+    branch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedBranch:
+    """A branch that ends as it is published.
+
+    Attributes:
+        id: the branch's.
+        heads: by table id, the versions of all of its tables that are published.
+        target: the number of the branch that gets its databases and views, 0 for main.
+        successor: the id of the branch that gets its name, as it is rebased.
+    """
+
+    id: str
+    heads: Mapping[str, int]
+    target: int = 0
+    successor: str | None = None
+
+
+NameChange = NewTable | DroppedTable | UndroppedTable | RenamedTable | AdoptedTable | EndedBranch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,12 +288,14 @@ class Ratification:
         commits: at most one version of each table.
         unchanged: by table id, the head that a table which was read must still have.
         names: changes of the catalog, in order, before the commits.
+        reads: on a branch, by table id, records of what the transaction read, to be kept.
     """
 
     transaction_id: str
     commits: tuple[TableCommit, ...] = ()
     unchanged: Mapping[str, int] = field(default_factory=dict)
     names: tuple[NameChange, ...] = ()
+    reads: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,10 +387,9 @@ class Ledger(Protocol):
 
     def oldest_read(self, table_id: str) -> int | None:
         """Return the oldest version of the table that an open transaction reads, or may come to
-        read.
+        read, or that a branch of the lake began with.
 
-        The head when no transaction reads an older version; None when the table has no versions
-        here.
+        The head when none reads an older version; None when the table has no versions here.
         """
         ...
 

@@ -18,6 +18,7 @@ from flit_core import buildapi
 from tests.catalog.ledgers import User, execute
 from tests.catalog.processes import started
 from txlake.catalog import Catalog, schema
+from txlake.catalog.opening import open_database
 from txlake.catalog.relations import REVISION, metadata
 from txlake.errors import InvalidRequest
 from txlake.system import System
@@ -25,13 +26,13 @@ from txlake.system import System
 REPOSITORY = Path(__file__).parents[2]
 
 # A step after those that there are.
-NEXT_REVISION = "0010"
+NEXT_REVISION = "0011"
 NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
-down_revision = "0009"
+revision = "0011"
+down_revision = "0010"
 
 
 def upgrade():
@@ -53,7 +54,7 @@ def steps(tmp_path: Path) -> Path:
     """The steps of a release to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema._MIGRATIONS, folder)
-    (folder / "versions" / "v0010_next.py").write_text(NEXT_STEP)
+    (folder / "versions" / "v0011_next.py").write_text(NEXT_STEP)
     return folder
 
 
@@ -115,14 +116,26 @@ def test_a_catalog_of_the_first_release_is_upgraded(
 ) -> None:
     with monkeypatch.context() as before:
         before.setattr(schema, "REVISION", "0006")
-        first = Catalog(url, System())
-        entry = User(first).name("orders")
-        lake_id = first.lake_id
-        first.close()
+        database = open_database(url, System())
+        database.run_shielded(
+            lambda: database.write(lambda connection: schema.upgrade(database, connection))
+        )
+        database.close()
+    execute(
+        url,
+        "INSERT INTO txlake_facts VALUES ('lake', 'the lake')",
+        "INSERT INTO txlake_databases (id, number, folded_name, name, created_ms) "
+        "VALUES ('d', 1, 'default', 'default', 1)",
+        "INSERT INTO txlake_tables (id, number, database_id, folded_name, name, location, managed, "
+        "created_ms, modified_ms) VALUES ('t', 2, 'd', 'orders', 'Orders', 'file:///orders', TRUE, "
+        "1, 1)",
+    )
     assert values(url, "SELECT version_num FROM txlake_revision") == ["0006"]
     now = opened()
     assert values(url, "SELECT version_num FROM txlake_revision") == [REVISION]
-    assert (now.lake_id, now.find("default", "orders")) == (lake_id, entry)
+    entry = now.find("default", "orders")
+    assert entry is not None
+    assert (now.lake_id, entry.id, entry.location) == ("the lake", "t", "file:///orders")
     now.identities.advance(entry.id, "digest", lambda mark: 7 if mark is None else 0)
     assert values(url, "SELECT mark FROM txlake_identities") == [7]
 
@@ -163,7 +176,7 @@ def test_an_older_txlake_refuses_an_upgraded_catalog(
     released()
     Catalog(url, System()).close()
     monkeypatch.undo()
-    with pytest.raises(InvalidRequest, match=r"revision 0010, this txlake knows 0009"):
+    with pytest.raises(InvalidRequest, match=r"revision 0011, this txlake knows 0010"):
         Catalog(url, System())
 
 
@@ -177,9 +190,10 @@ OPENING = """
 import sys
 from pathlib import Path
 from txlake.catalog import Catalog, schema
+from txlake.catalog.opening import open_database
 from txlake.system import System
 
-schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0009"
+schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0010"
 sys.stdin.readline()
 catalog = Catalog(sys.argv[1], System())
 print(catalog.lake_id, len(catalog.databases()), catalog.find("sales", "orders").number)

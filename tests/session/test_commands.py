@@ -12,6 +12,7 @@ from txlake.commands.controls import CONTROLS
 from txlake.session.command import TableLock
 from txlake.sql import parse
 from txlake.sql.statements import (
+    BranchStatement,
     ControlStatement,
     NativeFrame,
     Statement,
@@ -139,7 +140,7 @@ def test_who_leaves_a_table_that_exists(text: str, leaves: bool) -> None:
 
 
 def test_every_statement_has_its_command() -> None:
-    assert set(CONTROLS) == {*get_args(ControlStatement)}
+    assert set(CONTROLS) == {*get_args(ControlStatement), *get_args(BranchStatement)}
     assert set(COMMANDS) == {*kinds(Statement)} - set(CONTROLS)
 
 

@@ -8,12 +8,19 @@ import re
 
 import pytest
 
-from tests.sql import test_alteration, test_changes, test_control, test_creation, test_inserts
+from tests.sql import (
+    test_alteration,
+    test_branches,
+    test_changes,
+    test_control,
+    test_creation,
+    test_inserts,
+)
 from tests.sql.parsing import refused
 from tests.sql.test_queries import SPARK_SQL
 from txlake.errors import InvalidRequest
 from txlake.sql import parse
-from txlake.sql.statements import Delete, Select, TableName
+from txlake.sql.statements import Delete, Insert, Query, Select, TableName
 
 
 @pytest.mark.parametrize(
@@ -51,9 +58,49 @@ def test_an_unknown_statement_is_shown(text: str) -> None:
     refused(text, "1:1", "expected a statement")
 
 
+_DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"DESCRIBE HISTORY t LIMIT {_DIGITS}", "1:26"),
+        (f"SET LOCK_TIMEOUT {_DIGITS}", "1:18"),
+        (f"KILL {_DIGITS}", "1:6"),
+        (f"KILL '{_DIGITS}'", "1:6"),
+        (f"SELECT * FROM t VERSION AS OF {_DIGITS}", "1:31"),
+        (f"SELECT * FROM t VERSION AS OF '{_DIGITS}'", "1:31"),
+        (f"SELECT * FROM table_changes('t', {_DIGITS})", "1:34"),
+        (f"CREATE BRANCH b AT INSTANT {_DIGITS}", "1:28"),
+    ],
+)
+def test_a_number_with_more_digits_than_python_converts_is_shown(text: str, place: str) -> None:
+    refused(text, place, "")
+
+
+@pytest.mark.parametrize("literal", [_DIGITS, f"-{_DIGITS}", f"{_DIGITS}L"])
+def test_a_value_with_more_digits_than_python_converts_is_left_to_spark(literal: str) -> None:
+    (statement,) = parse(f"INSERT INTO t VALUES ({literal})")
+    assert isinstance(statement, Insert)
+    assert isinstance(statement.source, Query)
+
+
+def test_a_suffix_with_more_digits_than_python_converts_is_left_to_spark() -> None:
+    (statement,) = parse(f"SELECT * FROM t@v{_DIGITS}")
+    assert isinstance(statement, Select)
+    assert statement.query.references[0].travel is None
+
+
 def _corpus() -> list[str]:
     texts = SPARK_SQL.strip().splitlines()
-    for module in (test_alteration, test_changes, test_control, test_creation, test_inserts):
+    for module in (
+        test_alteration,
+        test_branches,
+        test_changes,
+        test_control,
+        test_creation,
+        test_inserts,
+    ):
         for member in vars(module).values():
             for mark in getattr(member, "pytestmark", []):
                 if mark.name == "parametrize" and str(mark.args[0]).startswith("('text'"):

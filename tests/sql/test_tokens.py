@@ -76,7 +76,7 @@ def test_a_place_after_a_parameter_is_that_of_the_original() -> None:
 
 
 def test_an_error_inside_a_parameter_points_at_its_marker() -> None:
-    refused("SELECT * FROM t VERSION AS OF :v", "1:31", "a version", {"v": "x"})
+    refused("SELECT * FROM t VERSION AS OF :v", "1:31", "a version", {"v": "x y"})
 
 
 @pytest.mark.parametrize(

@@ -345,7 +345,8 @@ class _Batch:
         self._is_alone = len(requests) == 1
         names = frozenset[Name]().union(*(request.lookup.names for request in requests))
         places = frozenset[str]().union(*(request.lookup.places for request in requests))
-        self._lookup = LookupRequest(names=names, places=places)
+        [branch] = {request.lookup.branch for request in requests}
+        self._lookup = LookupRequest(names=names, places=places, branch=branch)
 
     def admit(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
         """Admit the statements; return the newest instant and versions, or None if no locks were

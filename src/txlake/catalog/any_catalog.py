@@ -59,6 +59,11 @@ class AnyCatalog(Protocol):
         ...
 
     @property
+    def branch(self) -> int:
+        """The number of the lake's branch whose names these are; 0 if they are no branch's."""
+        ...
+
+    @property
     def has_names(self) -> bool:
         """Whether tables can have names in the catalog."""
         ...

@@ -6,6 +6,7 @@ catalog.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -15,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import counter_rows, name_parts, names, place_facts
 from txlake.catalog.admission import Admissions
+from txlake.catalog.branches import Branches
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.contents import Contents
 from txlake.catalog.database import Database
@@ -24,7 +26,7 @@ from txlake.catalog.fence import Fence, epoch_of
 from txlake.catalog.identities import IdentityMarks
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
-from txlake.catalog.names import DatabaseEntry, TableEntry, matches
+from txlake.catalog.names import MAIN, DatabaseEntry, TableEntry, matches
 from txlake.catalog.opening import open_database as database_at
 from txlake.catalog.ports import NewPlace
 from txlake.catalog.pruning import Pruner
@@ -41,10 +43,11 @@ from txlake.ports import System
 from txlake.sql.statements import TableName
 
 DEFAULT_DATABASE = "default"
+_DATABASES = sa.select(databases).order_by(databases.c.folded_name)
 _LAKE = "lake"
 
 
-@shielded(unshielded=("display_url", "url", "epoch", "of_lake", "qualified"))
+@shielded(unshielded=("display_url", "url", "epoch", "of_lake", "on_branch", "qualified"))
 class Catalog:
     """The catalog of one lake. `url` is SQLAlchemy's, `sqlite:///path` or
     `postgresql+psycopg://...`, or that of a folder in a store, which is opened with
@@ -53,6 +56,9 @@ class Catalog:
     Safe to use from many threads and processes. A database in memory (`sqlite://`) lives until the
     catalog is no longer referenced.
 
+    Attributes:
+        branch: the number of the branch whose names these are, 0 for the lake's own.
+
     Raises InvalidRequest for a malformed URL, an unusable database or the catalog of a newer
     txlake, Unavailable when the database can't be reached or is busy for too long.
     """
@@ -60,6 +66,7 @@ class Catalog:
     is_lake = True
     has_names = True
     schemas = None
+    branch = MAIN
 
     def __init__(
         self,
@@ -109,6 +116,7 @@ class Catalog:
         self.dropped = DroppedTables(self._database)
         self.identities = IdentityMarks(self._database)
         self.contents = Contents(self._database)
+        self.branches = Branches(self._database, system)
 
     @property
     def display_url(self) -> str:
@@ -123,6 +131,16 @@ class Catalog:
     def of_lake(self) -> Catalog:
         """Return this catalog."""
         return self
+
+    def on_branch(self, number: int) -> Catalog:
+        """Return the catalog whose names are a branch's. All else is shared with this one."""
+        made = copy.copy(self)
+        made.branch = number
+        made.views = Views(self._database, self._system, number)
+        made.admissions = Admissions(
+            self._database, self._fence, self.transactions, self.locks, self.unregistered
+        )
+        return made
 
     @property
     def defers_registration(self) -> bool:
@@ -223,7 +241,7 @@ class Catalog:
 
         def work(connection: Connection) -> bool:
             counter_rows.lock_sequence(connection)
-            if names.database(connection, name) is not None:
+            if names.database(connection, name, self.branch) is not None:
                 if if_not_exists:
                     return False
                 raise InvalidRequest(f"database {name!r} exists already; use IF NOT EXISTS")
@@ -235,6 +253,7 @@ class Catalog:
                 comment=comment,
                 isolation=isolation,
                 properties=properties or {},
+                branch=self.branch,
             )
             return True
 
@@ -243,14 +262,14 @@ class Catalog:
     def database(self, name: str) -> DatabaseEntry | None:
         """Return the database of that name, in any letter case; None if there is none."""
         with self._database.reading() as connection:
-            return names.database(connection, name)
+            return names.database(connection, name, self.branch)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """Return the databases whose names match SHOW's `pattern`, ordered by name; all without
         one. `*` and `%` stand for any text, and `|` separates alternatives.
         """
         with self._database.reading() as connection:
-            rows = connection.execute(sa.select(databases).order_by(databases.c.folded_name))
+            rows = connection.execute(_DATABASES.where(databases.c.branch == self.branch))
             entries = [names.database_entry(row) for row in rows]
         return [entry for entry in entries if matches(entry.name, pattern)]
 
@@ -259,7 +278,7 @@ class Catalog:
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            entry = names.require_database(connection, name)
+            entry = names.require_database(connection, name, self.branch)
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(isolation=isolation))
 
@@ -272,7 +291,7 @@ class Catalog:
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            entry = names.require_database(connection, name)
+            entry = names.require_database(connection, name, self.branch)
             text = json.dumps({**entry.properties, **properties})
             changed = sa.update(databases).where(databases.c.id == entry.id)
             connection.execute(changed.values(properties=text))
@@ -301,7 +320,7 @@ class Catalog:
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            entry = names.require_database(connection, name)
+            entry = names.require_database(connection, name, self.branch)
             names.lock_tables_of(connection, entry)
             if names.tables_of(connection, entry):
                 raise InvalidRequest(f"database {name!r} got a table meanwhile; drop it again")
@@ -330,12 +349,17 @@ class Catalog:
     def find(self, database: str, name: str) -> TableEntry | None:
         """Return the table of that name, in any letter case; None if there is none."""
         with self._database.reading() as connection:
-            return names.table(connection, database, name)
+            return names.table(connection, database, name, self.branch)
 
     def at_place(self, location: str) -> TableEntry | None:
         """Return the table at a place, the store's URL; None if there is none."""
         with self._database.reading() as connection:
-            return names.table_at(connection, location)
+            return names.table_at(connection, location, self.branch)
+
+    def other_lines(self, entry: TableEntry) -> list[TableEntry]:
+        """Return the tables at a table's location on the other branches, main included."""
+        with self._database.reading() as connection:
+            return names.other_lines(connection, entry)
 
     def managed_outside(self, folder: str) -> str | None:
         """Return the location of a managed table that isn't below this folder; None if all are."""
@@ -379,4 +403,6 @@ class Catalog:
         database.
         """
         with self._database.reading() as connection:
-            return names.tables_of(connection, names.require_database(connection, database))
+            return names.tables_of(
+                connection, names.require_database(connection, database, self.branch)
+            )

@@ -19,6 +19,7 @@ from txlake.catalog import counter_rows, drop_rows, place_facts
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.group_commit import GroupCommit, Interrupted
+from txlake.catalog.names import MAIN, Chain, chain_of
 from txlake.catalog.owners import KILLED, ended_error, reap
 from txlake.catalog.pruning import require_instant, require_traces
 from txlake.catalog.publishing import Publications
@@ -43,6 +44,7 @@ _PENDING = (
     sa.select(
         tables.c.id,
         tables.c.location,
+        tables.c.chain,
         tables.c.managed,
         tables.c.dropped_sequence,
         tables.c.kept_until_ms,
@@ -89,6 +91,7 @@ _NEWEST_COMMITS = (
             databases, databases.c.id == tables.c.database_id
         )
     )
+    .where(tables.c.branch.is_(None) | (tables.c.branch == MAIN))
     .order_by(commits.c.sequence.desc(), commits.c.table_id, commits.c.version.desc())
 )
 _INSTANTS = sa.union_all(
@@ -98,6 +101,9 @@ _INSTANTS = sa.union_all(
     counter_rows.NEWEST_SEQUENCE,
 ).subquery()
 _OLDEST_INSTANT = sa.select(sa.func.min(_INSTANTS.c.at))
+_CHAINS = sa.select(tables.c.chain).where(
+    tables.c.origin_id == sa.bindparam("of"), tables.c.dropped_sequence.is_(None)
+)
 _FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
     commits.c.table_id == sa.bindparam("of")
 )
@@ -111,10 +117,12 @@ class PendingTable:
         is_dropped: it has no name any more; its commits are published unless its folder is gone.
         is_retained: it was dropped and may come back; its folder isn't removed yet.
         has_drop_note: its folder holds the note that it was dropped.
+        chain: as `TableEntry.chain`.
     """
 
     table_id: str
     location: str
+    chain: Chain
     managed: bool
     is_dropped: bool
     is_retained: bool
@@ -203,14 +211,16 @@ class CommitLedger:
 
     def oldest_read(self, table_id: str) -> int | None:
         """Return the oldest version of a table that an open transaction reads or may come to read,
-        else its newest; None if the catalog has no version of it.
+        or that a branch began with, else its newest; None if the catalog has no version of it.
         """
         with self._database.reading() as connection:
             oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
             version = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
             if version is None:  # the table was added later
                 version = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
-            return version
+            chains = [chain_of(row) for row in connection.execute(_CHAINS, {"of": table_id})]
+        bases = [chain[-1][1] for chain in chains]
+        return version if version is None else min([version, *bases])
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         """Ratify a request whole, in a batch with those of other threads, or nothing of it.
@@ -306,11 +316,15 @@ class CommitLedger:
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def dropped_tables(self) -> list[PendingTable]:
-        """Return the dropped tables whose rows are not removed yet."""
+        """Return the dropped tables whose rows are to be removed.
+
+        A dropped table that a branch began with stays, until the branch is dropped.
+        """
         self._publications.write_deferred()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
+        is_dropped = tables.c.dropped_sequence.is_not(None) & tables.c.origin_id.is_(None)
         with self._database.reading() as connection:
-            rows = connection.execute(query.where(tables.c.dropped_sequence.is_not(None))).all()
+            rows = connection.execute(query.where(is_dropped)).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
     def note_clearing(self, table_id: str) -> bool:
@@ -339,7 +353,7 @@ class CommitLedger:
         self._database.write_relaxed(work)
 
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
-        """Return the newest ratified versions, newest first."""
+        """Return the newest ratified versions of main's tables, newest first."""
         self._publications.write_deferred()
         with self._database.reading() as connection:
             return [_commit_entry(row) for row in connection.execute(_NEWEST_COMMITS.limit(limit))]
@@ -492,6 +506,7 @@ def _pending_table(rows: Sequence[sa.Row[*tuple[Any, ...]]]) -> PendingTable:
     return PendingTable(
         table_id=rows[0].id,
         location=rows[0].location,
+        chain=chain_of(rows[0]),
         managed=rows[0].managed,
         is_dropped=rows[0].dropped_sequence is not None,
         is_retained=rows[0].dropped_sequence is not None and rows[0].kept_until_ms is not None,

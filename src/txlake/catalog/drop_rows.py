@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog.names import (
+    MAIN,
     dropped_error,
     exists,
     live_update,
@@ -61,17 +62,22 @@ def drop_table(
 
 
 def undrop_table(
-    connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
+    connection: Connection,
+    table_id: str,
+    database_name: str,
+    name: str,
+    now_ms: int,
+    branch: int = MAIN,
 ) -> None:
-    """Undrop a retained table, under the name given.
+    """Undrop a retained table of a branch, under the name given.
 
     Raises:
         InvalidRequest: the name is taken, the database is missing, the table isn't retained any
             more, or another table is at its place.
         Unavailable: another process has meanwhile noted the drop in the table's folder.
     """
-    owner = require_database(connection, database_name)
-    if table(connection, owner.name, name) is not None:
+    owner = require_database(connection, database_name, branch)
+    if table(connection, owner.name, name, branch) is not None:
         raise name_taken_error(owner.name, name)
     require_no_view(connection, owner, name)
     is_it = tables.c.id == table_id

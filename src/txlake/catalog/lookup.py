@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from txlake.catalog import counter_rows, names
 from txlake.catalog.fence import EPOCH
-from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.names import MAIN, DatabaseEntry, TableEntry
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import commits, counters, tables
 from txlake.catalog.views import ViewEntry, find_view
@@ -58,10 +58,12 @@ class LookupRequest:
     Attributes:
         names: the names of tables and views, in lower case.
         places: the URLs of places where there may be tables.
+        branch: the number of the branch whose tables they are.
     """
 
     names: frozenset[Name] = frozenset()
     places: frozenset[str] = frozenset()
+    branch: int = MAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,21 +119,22 @@ class Newest:
 
 def look_up(connection: Connection, request: LookupRequest) -> Callable[[], CatalogView]:
     """Send the query for the tables; return a function that awaits it and looks up the rest."""
-    read_names = names.send_name_query(connection, request.names)
+    branch = request.branch
+    read_names = names.send_name_query(connection, request.names, branch)
 
     def read() -> CatalogView:
         databases, tables = read_names()
         views: dict[Name, ViewEntry] = {}
         for name in sorted(request.names - tables.keys()):
-            view = find_view(connection, *name)
+            view = find_view(connection, *name, branch)
             if view is not None:
                 views[name] = view
-        at = {url: names.table_at(connection, url) for url in sorted(request.places)}
+        at = {url: names.table_at(connection, url, branch) for url in sorted(request.places)}
         places = {url: entry for url, entry in at.items() if entry is not None}
         for owner in sorted(
             {entry.database.lower() for entry in places.values()} - databases.keys()
         ):
-            entry = names.database(connection, owner)
+            entry = names.database(connection, owner, branch)
             if entry is not None:
                 databases[owner] = entry
         return CatalogView(databases=databases, tables=tables, views=views, places=places)

@@ -23,9 +23,18 @@ from txlake.errors import InvalidRequest
 NAME_LENGTH_MAX = 255
 """The longest name of a database or table, in characters, as written and in lower case."""
 
+MAIN = 0
+"""The number of the lake itself, beside those of its branches."""
+
 _OBJECT = "object"
 
 _DATABASE = Prepared(sa.select(databases).where(databases.c.folded_name == sa.bindparam("named")))
+# Between a branch's number and a database's name: no statement can write a name that has it.
+_AFTER_BRANCH = "\x1f"
+
+
+Chain = tuple[tuple[str, int], ...]
+"""Branches, each with its id and the version that a table had when it began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +63,11 @@ class TableEntry:
         managed: the lake owns the table's folder, and removes it after the table is dropped.
         modified_ms: when the table was last created, renamed or attached.
         head: the newest ratified version; None for a name without an attached table.
+        branch: the number of the branch that it belongs to.
+        origin_id: the table that a branch's table was made from; None for one that was created.
+        root_id: the table on main that its rows, and the values of its identity columns, come from.
+        chain: the branches on the way from main to a table with an origin, each with its id and the
+            version that the table had when it began.
     """
 
     id: str
@@ -66,19 +80,49 @@ class TableEntry:
     created_ms: int
     modified_ms: int
     head: int | None = None
+    branch: int = MAIN
+    origin_id: str | None = None
+    root_id: str | None = None
+    chain: Chain = ()
+
+    @property
+    def base(self) -> int | None:
+        """The version that a branch's table began with; None without an origin."""
+        return self.chain[-1][1] if self.chain else None
 
 
-def database(connection: Connection, name: str) -> DatabaseEntry | None:
-    """Return the database of that name, in any letter case; None if there is none."""
-    row = _DATABASE.row(connection, named=name.lower())
+def database_key(name: str, branch: int = MAIN) -> str:
+    """Return the value of `folded_name` for a branch's database of that name."""
+    folded = name.lower()
+    return folded if branch == MAIN else f"{branch}{_AFTER_BRANCH}{folded}"
+
+
+def new_database_key(name: str, branch: int) -> str:
+    """Return the value of `folded_name` for a new database. Raises InvalidRequest for a name that
+    is too long.
+    """
+    check_name(name)
+    key = database_key(name, branch)
+    over = len(key) - NAME_LENGTH_MAX
+    if over > 0:
+        raise InvalidRequest(
+            f"{name[:40]!r}... can't name a database on a branch: it has {len(name)} characters, "
+            f"and there a name has at most {len(name) - over}; use a shorter name"
+        )
+    return key
+
+
+def database(connection: Connection, name: str, branch: int = MAIN) -> DatabaseEntry | None:
+    """Return a branch's database of that name, in any letter case; None if there is none."""
+    row = _DATABASE.row(connection, named=database_key(name, branch))
     return None if row is None else database_entry(row)
 
 
-def require_database(connection: Connection, name: str) -> DatabaseEntry:
-    """Return the database of that name, in any letter case. Raises InvalidRequest if there is
-    none.
+def require_database(connection: Connection, name: str, branch: int = MAIN) -> DatabaseEntry:
+    """Return a branch's database of that name, in any letter case. Raises InvalidRequest if there
+    is none.
     """
-    entry = database(connection, name)
+    entry = database(connection, name, branch)
     if entry is None:
         raise InvalidRequest(f"there is no database {name!r}; CREATE DATABASE {name} makes it")
     return entry
@@ -106,21 +150,23 @@ def add_database(
     comment: str | None,
     isolation: str | None,
     properties: Mapping[str, str],
+    branch: int = MAIN,
 ) -> None:
     """Insert a database. The caller has checked that the name is free. Raises InvalidRequest for a
     name that is too long.
     """
-    check_name(name)
+    key = new_database_key(name, branch)
     connection.execute(
         sa.insert(databases).values(
             id=entry_id,
             number=next_number(connection, _OBJECT),
-            folded_name=name.lower(),
+            folded_name=key,
             name=name,
             comment=comment,
             isolation=isolation,
             properties=json.dumps(dict(properties)),
             created_ms=now_ms,
+            branch=branch,
         )
     )
 
@@ -132,14 +178,27 @@ def drop_database(connection: Connection, entry: DatabaseEntry) -> None:
     connection.execute(sa.delete(databases).where(databases.c.id == entry.id))
 
 
-def table_at(connection: Connection, location: str) -> TableEntry | None:
-    """Return the table at a location, the store's URL; None if there is none."""
-    query = _live().where(tables.c.location == location)
+def table_at(connection: Connection, location: str, branch: int = MAIN) -> TableEntry | None:
+    """Return a branch's table at a location, the store's URL; None if there is none."""
+    query = _live().where(tables.c.location == location, tables.c.branch == branch)
     row = connection.execute(query).first()
     if row is None:
         return None
     owner = connection.execute(sa.select(databases).where(databases.c.id == row.database_id))
     return table_entry(row, database_entry(owner.one()))
+
+
+def other_lines(connection: Connection, entry: TableEntry) -> list[TableEntry]:
+    """Return the tables at a table's location on the other branches, main included."""
+    query = _live().where(
+        tables.c.location == entry.location,
+        tables.c.id != entry.id,
+    )
+    rows = connection.execute(query.order_by(tables.c.number)).all()
+    ids = {row.database_id for row in rows}
+    owned = connection.execute(sa.select(databases).where(databases.c.id.in_(ids))) if ids else ()
+    owners = {row.id: database_entry(row) for row in owned}
+    return [table_entry(row, owners[row.database_id]) for row in rows]
 
 
 def managed_outside(connection: Connection, folder: str) -> str | None:
@@ -179,16 +238,19 @@ def tables_of(connection: Connection, owner: DatabaseEntry) -> list[TableEntry]:
     return [table_entry(row, owner) for row in connection.execute(query)]
 
 
-def table(connection: Connection, database_name: str, name: str) -> TableEntry | None:
-    """Return the table of that name, in any letter case; None if there is none."""
-    _, entries = send_name_query(connection, [(database_name, name)])()
+def table(
+    connection: Connection, database_name: str, name: str, branch: int = MAIN
+) -> TableEntry | None:
+    """Return a branch's table of that name, in any letter case; None if there is none."""
+    _, entries = send_name_query(connection, [(database_name, name)], branch)()
     return next(iter(entries.values()), None)
 
 
 def send_name_query(
-    connection: Connection, table_names: Iterable[tuple[str, str]]
+    connection: Connection, table_names: Iterable[tuple[str, str]], branch: int = MAIN
 ) -> Callable[[], tuple[dict[str, DatabaseEntry], dict[tuple[str, str], TableEntry]]]:
-    """Send the query for tables by (database, table); return a function that waits for the rows.
+    """Send the query for a branch's tables by (database, table); return a function that waits for
+    the rows.
 
     That function returns the databases by name and the tables by (database, table), all names in
     lower case; a name that doesn't exist is left out.
@@ -198,7 +260,7 @@ def send_name_query(
         return lambda: ({}, {})
     sent = _NAMED.send(
         connection,
-        owners=sorted({owner for owner, _ in wanted}),
+        owners=sorted({database_key(owner, branch) for owner, _ in wanted}),
         names=sorted({name for _, name in wanted}),
     )
 
@@ -206,9 +268,10 @@ def send_name_query(
         owners: dict[str, DatabaseEntry] = {}
         entries: dict[tuple[str, str], TableEntry] = {}
         for row in sent():
-            if row.owner_folded_name not in owners:
-                owners[row.owner_folded_name] = database_entry(row, prefix="owner_")
-            key = (row.owner_folded_name, row.folded_name)
+            owner = row.owner_name.lower()
+            if owner not in owners:
+                owners[owner] = database_entry(row, prefix="owner_")
+            key = (owner, row.folded_name)
             if key in wanted:
                 entries[key] = entry_in(row, row.owner_name, row.owner_number)
         return owners, entries
@@ -226,16 +289,17 @@ def add_table(
     *,
     managed: bool,
     number: int | None = None,
+    branch: int = MAIN,
 ) -> TableEntry:
-    """Insert a table without a head and return its entry.
+    """Insert a branch's table without a head and return its entry.
 
     `managed`: the lake owns its folder. `number`: None for a new one.
 
     Raises InvalidRequest if the name is taken or too long, or the database missing.
     """
     check_name(name)
-    owner = require_database(connection, database_name)
-    if table(connection, owner.name, name) is not None:
+    owner = require_database(connection, database_name, branch)
+    if table(connection, owner.name, name, branch) is not None:
         raise InvalidRequest(
             f"table {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
         )
@@ -250,6 +314,7 @@ def add_table(
         managed=managed,
         created_ms=now_ms,
         modified_ms=now_ms,
+        branch=branch,
     )
     connection.execute(
         sa.insert(tables).values(
@@ -262,22 +327,28 @@ def add_table(
             managed=managed,
             created_ms=now_ms,
             modified_ms=now_ms,
+            branch=branch,
         )
     )
     return entry
 
 
 def rename_table(
-    connection: Connection, table_id: str, database_name: str, name: str, now_ms: int
+    connection: Connection,
+    table_id: str,
+    database_name: str,
+    name: str,
+    now_ms: int,
+    branch: int = MAIN,
 ) -> None:
-    """Give a table another name, and another database if need be.
+    """Give a branch's table another name, and another database if need be.
 
     Raises InvalidRequest if the new name is taken or too long, the database is missing, or the
     table was dropped.
     """
     check_name(name)
-    owner = require_database(connection, database_name)
-    if table(connection, owner.name, name) is not None:
+    owner = require_database(connection, database_name, branch)
+    if table(connection, owner.name, name, branch) is not None:
         raise InvalidRequest(f"table {owner.name}.{name} exists already")
     require_no_view(connection, owner, name)
     renamed = connection.execute(
@@ -383,6 +454,10 @@ def entry_in(row: sa.Row[Any], database_name: str, database_number: int) -> Tabl
         created_ms=row.created_ms,
         modified_ms=row.modified_ms,
         head=row.head,
+        branch=row.branch,
+        origin_id=row.origin_id,
+        root_id=row.root_id,
+        chain=chain_of(row),
     )
 
 
@@ -406,6 +481,11 @@ _NAMED = Prepared(
     "owners",
     "names",
 )
+
+
+def chain_of(row: sa.Row[Any]) -> Chain:
+    """Return the chain of a row of `tables`."""
+    return tuple((branch_id, base) for branch_id, base in json.loads(row.chain or "[]"))
 
 
 def live_update(table_id: str) -> sa.Update:

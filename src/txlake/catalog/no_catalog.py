@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
-from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.names import MAIN, DatabaseEntry, TableEntry
 from txlake.catalog.ports import Lock, NewPlace, Schemas
 from txlake.errors import Conflict, InvalidRequest
 from txlake.ports import Ledger, OpenTransactions
@@ -92,6 +92,7 @@ class NoCatalog:
     lake_id: None = None
     is_lake = False
     has_names = False
+    branch = MAIN
 
     @property
     def schemas(self) -> Schemas | None:

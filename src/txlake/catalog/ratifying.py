@@ -14,7 +14,7 @@ from typing import assert_never
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import counter_rows, drop_rows, names
+from txlake.catalog import branch_rows, counter_rows, drop_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.owners import ACTIVE, end_transactions, ended_error, is_expired, killed_error
@@ -39,7 +39,9 @@ from txlake.catalog.relations import (
 from txlake.catalog.unregistered import UnregisteredWriters
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import (
+    AdoptedTable,
     DroppedTable,
+    EndedBranch,
     HeadsMoved,
     NewTable,
     Ratification,
@@ -364,7 +366,12 @@ class _Batch:
                     )
                 case RenamedTable():
                     names.rename_table(
-                        self._connection, change.id, change.database, change.name, self._now_ms
+                        self._connection,
+                        change.id,
+                        change.database,
+                        change.name,
+                        self._now_ms,
+                        change.branch,
                     )
                 case DroppedTable():
                     drop_rows.drop_table(
@@ -380,6 +387,10 @@ class _Batch:
                     changed[change.id] = _TableState(0, None, published, is_dropped=True)
                 case UndroppedTable():
                     changed[change.id] = self._undrop_table(change, request.transaction_id)
+                case AdoptedTable():
+                    branch_rows.adopt_table(self._connection, change, self._now_ms)
+                case EndedBranch():
+                    branch_rows.end_branch(self._connection, change)
                 case _:
                     assert_never(change)
         return changed
@@ -389,7 +400,12 @@ class _Batch:
         state. Raises as `drop_rows.undrop_table`.
         """
         drop_rows.undrop_table(
-            self._connection, change.id, change.database, change.name, self._now_ms
+            self._connection,
+            change.id,
+            change.database,
+            change.name,
+            self._now_ms,
+            change.branch,
         )
         table = replace(self._tables[change.id], is_dropped=False)
         if change.head is not None:
@@ -437,6 +453,7 @@ class _Batch:
             self._now_ms,
             managed=change.managed,
             number=change.number,
+            branch=change.branch,
         ).number
 
     def _set_first_version(self, table_id: str, head: int, transaction_id: str) -> None:
@@ -467,6 +484,8 @@ class _Batch:
         }
         if not request.commits:
             self._connection.execute(sa.insert(bare).values(instant))
+        if request.reads:
+            branch_rows.record_reads(self._connection, request.reads, self._sequence)
         for commit in request.commits:
             self._tables[commit.table_id].head = commit.version
             self._commits.append(

@@ -19,7 +19,7 @@ from txlake.catalog.commits import table_commits
 from txlake.catalog.database import Database
 from txlake.catalog.fact_rows import fact, remove_fact, set_fact
 from txlake.catalog.fence import EPOCH_FACT, Fence, epoch_of
-from txlake.catalog.names import TableEntry
+from txlake.catalog.names import MAIN, TableEntry
 from txlake.catalog.owners import end_sessions
 from txlake.catalog.relations import commits, databases, sessions, tables
 from txlake.catalog.sessions import SESSION_COUNTER
@@ -116,7 +116,7 @@ class Recovery:
         self._database.write(work)
 
     def table_states(self) -> list[TableState]:
-        """Return the states of attached tables, and of dropped ones that stay as path tables.
+        """Return the states of main's attached tables, and of dropped ones that stay path tables.
 
         A retained table whose files stay is left out once its commits are published: other writers
         may commit to it.
@@ -139,6 +139,7 @@ class Recovery:
             )
             .where(
                 tables.c.head.is_not(None),
+                tables.c.branch == MAIN,
                 tables.c.dropped_sequence.is_(None)
                 | (
                     tables.c.managed.is_(False)

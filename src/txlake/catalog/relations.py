@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0009"
+REVISION = "0010"
 
 metadata = MetaData()
 
@@ -51,17 +51,40 @@ counters = Table(
     Column("value", BigInteger, nullable=False),
 )
 
+# Branches and tags of the lake, each with databases, tables and views of its own.
+branches = Table(
+    "txlake_branches",
+    metadata,
+    # Its id names its folders in the tables' logs; `number` marks its rows in other relations.
+    Column("id", String(36), primary_key=True),
+    Column("number", BigInteger, nullable=False, unique=True),
+    Column("folded_name", String(255), nullable=False, unique=True),
+    Column("name", String(255), nullable=False),
+    # The number of the branch that it was made from, 0 for main, and the instant that it began at.
+    Column("parent", BigInteger, nullable=False),
+    Column("fork_sequence", BigInteger, nullable=False),
+    Column("user_name", String(255)),
+    Column("created_ms", BigInteger, nullable=False),
+    # When it may be dropped; NULL: it is kept until somebody drops it.
+    Column("kept_until_ms", BigInteger),
+    # A tag is a branch that nobody writes.
+    Column("is_tag", Boolean, nullable=False, server_default=false()),
+)
+
+# A branch's databases, tables and views have its number as `branch`; main's have 0.
 databases = Table(
     "txlake_databases",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("number", BigInteger, nullable=False, unique=True),
+    # In lower case; on a branch after its number (`names.database_key`).
     Column("folded_name", String(255), nullable=False, unique=True),
     Column("name", String(255), nullable=False),
     Column("comment", Text),
     Column("isolation", String(32)),
     Column("properties", Text),  # JSON
     Column("created_ms", BigInteger, nullable=False),
+    Column("branch", BigInteger, nullable=False, server_default=text("0")),
 )
 
 # A dropped table's row stays while the table is retained, until its last commits are published and
@@ -89,6 +112,12 @@ tables = Table(
     Column("dropped_from", String(255)),
     # The table's folder holds the note that it was dropped.
     Column("is_told", Boolean, nullable=False, server_default=false()),
+    Column("branch", BigInteger, nullable=False, server_default=text("0")),
+    # Of a table that a branch began with: the table that it was made from, and JSON of the branches
+    # on the way from main, each with its id and the version that the table had when it began.
+    Column("origin_id", String(36)),
+    Column("root_id", String(36)),  # the first table on that way
+    Column("chain", Text),
     Index(
         "txlake_tables_name",
         "database_id",
@@ -107,6 +136,15 @@ identities = Table(
     Column("table_id", String(36), primary_key=True),
     Column("column_digest", String(64), primary_key=True),
     Column("mark", BigInteger, nullable=False),
+)
+
+# What each commit on a branch read of a table, until the branch ends (`conflict.read_set_codec`).
+branch_reads = Table(
+    "txlake_branch_reads",
+    metadata,
+    Column("table_id", String(36), primary_key=True),
+    Column("sequence", BigInteger, primary_key=True),
+    Column("record", Text, nullable=False),
 )
 
 # Views and tables of a database share one space of names.

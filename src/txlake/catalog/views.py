@@ -59,23 +59,24 @@ class ViewEntry:
 
 @shielded()
 class Views:
-    """The views of one lake."""
+    """The views of one lake, or of a branch of it."""
 
-    def __init__(self, database: Database, system: System) -> None:
+    def __init__(self, database: Database, system: System, branch: int = names.MAIN) -> None:
         self._database = database
         self._system = system
+        self._branch = branch
 
     def find(self, database: str, name: str) -> ViewEntry | None:
         """Return the view of that name, in any letter case; None if there is none."""
         with self._database.reading() as connection:
-            return find_view(connection, database, name)
+            return find_view(connection, database, name, self._branch)
 
     def entries(self, database: str) -> list[ViewEntry]:
         """Return a database's views, ordered by name. Raises InvalidRequest if there is no such
         database.
         """
         with self._database.reading() as connection:
-            owner = names.require_database(connection, database)
+            owner = names.require_database(connection, database, self._branch)
             query = _VIEWS.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
             return [_entry(row) for row in connection.execute(query)]
 
@@ -97,8 +98,8 @@ class Views:
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            owner = names.require_database(connection, database)
-            _require_free(connection, owner, name)
+            owner = names.require_database(connection, database, self._branch)
+            self._require_free(connection, owner, name)
             now_ms = self._database.now_ms(connection)
             connection.execute(
                 sa.insert(views).values(
@@ -153,8 +154,8 @@ class Views:
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            owner = names.require_database(connection, database)
-            _require_free(connection, owner, name)
+            owner = names.require_database(connection, database, self._branch)
+            self._require_free(connection, owner, name)
             self._update(
                 connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
             )
@@ -170,6 +171,17 @@ class Views:
         if connection.execute(changed.values(**values, modified_ms=now_ms)).rowcount != 1:
             raise InvalidRequest("the view was dropped meanwhile; create it again")
 
+    def _require_free(self, connection: Connection, owner: DatabaseEntry, name: str) -> None:
+        """Raise InvalidRequest if the database has a table or a view of that name."""
+        if names.table(connection, owner.name, name, self._branch) is not None:
+            raise InvalidRequest(
+                f"{owner.name}.{name} is a table; choose another name for the view"
+            )
+        if find_view(connection, owner.name, name, self._branch) is not None:
+            raise InvalidRequest(
+                f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
+            )
+
     def drop(self, view_id: str) -> None:
         """Drop a view, if it still exists."""
 
@@ -180,19 +192,12 @@ class Views:
         self._database.change(work)
 
 
-def _require_free(connection: Connection, owner: DatabaseEntry, name: str) -> None:
-    """Raise InvalidRequest if the database has a table or a view of that name."""
-    if names.table(connection, owner.name, name) is not None:
-        raise InvalidRequest(f"{owner.name}.{name} is a table; choose another name for the view")
-    if find_view(connection, owner.name, name) is not None:
-        raise InvalidRequest(
-            f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
-        )
-
-
-def find_view(connection: Connection, database: str, name: str) -> ViewEntry | None:
-    """Return the view of that name, in any letter case; None if there is none."""
-    wanted = (databases.c.folded_name == database.lower()) & (views.c.folded_name == name.lower())
+def find_view(
+    connection: Connection, database: str, name: str, branch: int = names.MAIN
+) -> ViewEntry | None:
+    """Return a branch's view of that name, in any letter case; None if there is none."""
+    owner = names.database_key(database, branch)
+    wanted = (databases.c.folded_name == owner) & (views.c.folded_name == name.lower())
     row = connection.execute(_VIEWS.where(wanted)).first()
     return None if row is None else _entry(row)
 

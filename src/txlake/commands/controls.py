@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from txlake.commands import branches
 from txlake.commands.execute_immediate import statement_of
 from txlake.commands.script_session import ScriptSession
 from txlake.commands.scripting import Script
 from txlake.conflict.levels import parse_level
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
-from txlake.session.command import Answer, each_once, nothing
+from txlake.session.command import Answer, answering, each_once, nothing
 from txlake.session.isolation import set_isolation, shown_isolation
 from txlake.session.killing import kill_session
 from txlake.session.session import Control, ControlScope
-from txlake.session.views.describe import Rows
 from txlake.sql.statements import (
     Atomic,
     Begin,
@@ -133,7 +133,7 @@ def _set_isolation(scope: ControlScope, statement: SetIsolation) -> Answer:
         )
         current.set_level(made.of_open)
     session.level = made.level
-    return _answer(made.rows)
+    return answering(made.rows)
 
 
 def _show_isolation(scope: ControlScope, _: ShowIsolation) -> Answer:
@@ -145,11 +145,7 @@ def _show_isolation(scope: ControlScope, _: ShowIsolation) -> Answer:
     if current is not None:
         current.require_active()
     level = session.level if current is None else current.level
-    return _answer(shown_isolation(level, session.engine.catalog.database(session.database)))
-
-
-def _answer(rows: Rows) -> Answer:
-    return lambda by: by.frame(rows.schema, rows.rows)
+    return answering(shown_isolation(level, session.engine.catalog.database(session.database)))
 
 
 def _kill(scope: ControlScope, statement: Kill) -> Answer:
@@ -227,4 +223,5 @@ CONTROLS: Mapping[type[Any], Control] = {
     LockTable: Control(run=_lock, is_served=True),
     Atomic: Control(run=_atomic, is_served=True),
     ExecuteImmediate: Control(run=_execute_immediate),
+    **branches.CONTROLS,
 }

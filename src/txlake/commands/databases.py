@@ -69,6 +69,7 @@ def alter_database(context: Context, statement: AlterDatabase) -> None:
     database.
     """
     catalog, name = context.engine.catalog.of_lake(), statement.name
+    context.engine.require_main("ALTER DATABASE")
     if statement.isolation is not None:
         admit_alone(context, name, f"ALTER DATABASE {name} ISOLATION LEVEL")
         catalog.set_isolation(name, statement.isolation)
@@ -103,6 +104,7 @@ def drop_database(context: Context, statement: DropDatabase) -> None:
             schemas.drop(statement.name, cascade=statement.cascade)
         return
     catalog = context.engine.catalog.of_lake()
+    context.engine.require_main("DROP DATABASE")
     if statement.if_exists and catalog.database(statement.name) is None:
         return
     catalog.require_droppable(statement.name, cascade=statement.cascade)

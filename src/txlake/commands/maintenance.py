@@ -260,8 +260,15 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
     check = context.plane.setting(_RETENTION_CHECK, "true").lower() != "false"
     others_open = _others_open(context)
+    other_lines = partial(context.engine.other_lines, handle)
     if statement.dry_run:
-        plan = plan_vacuum(handle.log, retention_ms, retention_check=check, others_open=others_open)
+        plan = plan_vacuum(
+            handle.log,
+            retention_ms,
+            retention_check=check,
+            others_open=others_open,
+            other_lines=other_lines,
+        )
         return [absolute_url(handle.store.url, path) for path in plan.paths]
     vacuum(
         handle.log,
@@ -269,6 +276,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         retention_check=check,
         begin=partial(registered, context.engine, context.transaction.session_number),
         others_open=others_open,
+        other_lines=other_lines,
     )
     return [handle.store.url]
 
@@ -285,6 +293,12 @@ def restore_table(context: Context, statement: Restore) -> dict[str, int]:
     version, and as `restore`.
     """
     handle = context.tables.require(statement.table)
+    if statement.travel.branch_or_tag is not None:
+        raise InvalidRequest(
+            f"RESTORE TABLE {statement.table}: expected a version or a time, found "
+            f"{statement.travel}; PUBLISH BRANCH brings a branch's changes here, and INSERT "
+            "OVERWRITE the rows of a branch or a tag"
+        )
     target = context.snapshot(handle, statement.travel, newest_if_later=True)
     reach = context.engine.reach(handle)
 

@@ -157,6 +157,7 @@ def register(context: Context, handle: Handle, operation: str, *, opens: bool = 
         location=entry.location,
         managed=entry.managed,
         number=entry.number,
+        branch=entry.branch,
     )
     required = context.engine.catalog.requirements_of(entry.id)
     if required is None:

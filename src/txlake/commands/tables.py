@@ -340,7 +340,7 @@ def _rename(context: Context, handle: Handle, statement: RenameTable) -> None:
         replace(entry, database=database.name, name=name), is_new=handle.is_new
     )
     context.transaction.change_name(
-        RenamedTable(id=entry.id, database=database.name, name=name),
+        RenamedTable(id=entry.id, database=database.name, name=name, branch=entry.branch),
         {(entry.database, entry.name): None, (database.name, name): renamed},
     )
     if context.engine.catalog.is_lake:

@@ -79,6 +79,7 @@ def undrop_table(context: Context, statement: UndropTable) -> None:
     Of several tables of the name the newest restorable one. Raises InvalidRequest if there is none,
     its retention is over, or the name is taken; and as `_reattach`.
     """
+    context.engine.require_main("UNDROP TABLE")
     if statement.table is None:
         assert statement.table_id is not None
         dropped = _find_by_id(context.engine, statement.table_id)
@@ -90,7 +91,9 @@ def undrop_table(context: Context, statement: UndropTable) -> None:
     _require_free_name(context, entry)
     admit_new(context, entry)
     head = _reattach(context.engine, entry)
-    change = UndroppedTable(id=entry.id, database=entry.database, name=entry.name, head=head)
+    change = UndroppedTable(
+        id=entry.id, database=entry.database, name=entry.name, head=head, branch=entry.branch
+    )
     restored = context.engine.at_entry(entry)
     context.transaction.change_name(change, {(entry.database, entry.name): restored})
 

@@ -25,6 +25,8 @@ from txlake.commit.publication import (
 from txlake.commit.rebase import Proposal, Rebase
 from txlake.commit.table_log import TableLog
 from txlake.conflict.concurrent_commit import ConcurrentCommit
+from txlake.conflict.read_set import ReadSet
+from txlake.conflict.read_set_codec import encode_read_set
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import (
@@ -66,10 +68,13 @@ def commit_together(
     *,
     transaction_id: str,
     names: Sequence[NameChange] = (),
+    keeps_reads: bool = False,
     system: System,
     settings: Settings,
 ) -> CommittedTogether:
     """Commit all parts and changes of names at one instant.
+
+    `keeps_reads`: the ledger keeps records of what the parts read, as on a branch.
 
     Parts that were only read are checked as far as their isolation level requires, and their
     tables' heads are part of the ratification. A transaction that changes nothing is never checked.
@@ -90,7 +95,7 @@ def commit_together(
     # In one order, so that which conflict is raised doesn't depend on chance.
     tables = dict(sorted(tables.items(), key=lambda item: (item[1].log.name, item[0])))
     loop = CommitLoop(
-        LakeCommitter(ledger, transaction_id, names),
+        LakeCommitter(ledger, transaction_id, names, _read_records(parts) if keeps_reads else {}),
         tables,
         always_commits=frozenset(_table_id(part.log) for part in parts if part.always_commits),
         has_names=bool(names),
@@ -100,6 +105,17 @@ def commit_together(
     for one in loop.written().values():
         one.log.store.ensure_safe()
     return loop.run()
+
+
+def _read_records(parts: Sequence[Part]) -> dict[str, str]:
+    """Return records of what the parts read, by table id, for tables that existed before."""
+    return {
+        _table_id(part.log): encode_read_set(
+            ReadSet.of(part.proposal.footprint), part.proposal.base
+        )
+        for part in parts
+        if part.proposal.base.version >= 0
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +142,12 @@ class LakeCommitter:
         ledger: Ledger,
         transaction_id: str,
         names: Sequence[NameChange],
+        reads: Mapping[str, str],
     ) -> None:
         self._ledger = ledger
         self._transaction_id = transaction_id
         self._names = tuple(names)
+        self._reads = reads
 
     @property
     def name(self) -> str:
@@ -251,6 +269,7 @@ class LakeCommitter:
             commits=tuple(one.commit for one in made),
             unchanged=unchanged,
             names=self._names,
+            reads=self._reads,
         )
         try:
             self._check_free(made)

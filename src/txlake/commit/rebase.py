@@ -272,9 +272,13 @@ def check_reads(log: TableLog, proposal: Proposal) -> None:
     Raises the Conflict, and what `Rebase.latest` raises. Changes between this check and the commit
     go unnoticed.
     """
+    if proposal.base.version >= 0 and proposal.footprint.depends_on_table(proposal.level):
+        check_now(log, proposal)
+
+
+def check_now(log: TableLog, proposal: Proposal) -> None:
+    """Check a proposal against what was committed so far. Raises as `check_reads`."""
     following = Rebase(log, proposal)
-    if following.state.version < 0 or not proposal.footprint.depends_on_table(proposal.level):
-        return
     latest = following.latest()
     if latest is not None and latest.version > following.state.version:
         winners = list(following.winners(latest))

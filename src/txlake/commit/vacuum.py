@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
@@ -68,6 +68,7 @@ def plan_vacuum(
     *,
     retention_check: bool = True,
     others_open: ReadOpenTransactions | None = None,
+    other_lines: Callable[[], Sequence[TableLog]] = tuple,
 ) -> VacuumPlan:
     """Return the files below the table that no reader of a version within the retention needs.
 
@@ -75,6 +76,9 @@ def plan_vacuum(
     replaces the clock. The plan never has files younger than the retention, whoever wrote them, nor
     hidden files and folders (`_x`, `.x`) other than partitions, change data and deletion vectors,
     nor other tables below.
+
+    `other_lines` returns the table's logs on the lake's other branches, main's included: what
+    readers of their versions need stays too.
 
     Whatever the retention and the clocks are, files that were staged by the transactions that
     `others_open` returns stay: their names identify the transaction. So do files that open
@@ -109,10 +113,10 @@ def plan_vacuum(
     # later one.
     others = OpenTransactions() if others_open is None else others_open()
     read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
-    read_version = None
-    if log.catalog_table is not None:
-        read_version = log.catalog_table.ledger.oldest_read(log.catalog_table.table_id)
-    elif read_ms is not None:
+    # After the open transactions: one that has committed on a branch has its files there.
+    lines = other_lines()
+    read_version = _oldest_read(log)
+    if log.catalog_table is None and read_ms is not None:
         before = min(before, read_ms)
     if candidates:
         needed = chain(
@@ -123,9 +127,10 @@ def plan_vacuum(
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))
         elif read_ms is not None:
             needed = chain(needed, _removed_since(log, read_ms))
+        needed = chain(needed, *(_needed_on(line, before) for line in lines))
         if any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates):
             since = before if read_ms is None else min(before, read_ms)
-            needed = chain(needed, _changes_since(log, since))
+            needed = chain(needed, *(_changes_since(each, since) for each in (log, *lines)))
         for path in needed:
             candidates.pop(path, None)
     tags = frozenset(map(tag_of, others.ids))
@@ -152,6 +157,7 @@ def vacuum(
     retention_check: bool = True,
     begin: BeginTransaction | None = None,
     others_open: ReadOpenTransactions | None = None,
+    other_lines: Callable[[], Sequence[TableLog]] = tuple,
 ) -> VacuumPlan:
     """Delete what `plan_vacuum` returns, between a VACUUM START and a VACUUM END commit.
 
@@ -160,7 +166,13 @@ def vacuum(
     catalog table. Raises what `plan_vacuum` and the store raise, and InvalidRequest for a catalog
     table that was opened by its path; when deleting fails, VACUUM END says so.
     """
-    plan = plan_vacuum(log, retention_ms, retention_check=retention_check, others_open=others_open)
+    plan = plan_vacuum(
+        log,
+        retention_ms,
+        retention_check=retention_check,
+        others_open=others_open,
+        other_lines=other_lines,
+    )
     if dry_run:
         return plan
     default = log.latest().properties.deleted_file_retention_ms
@@ -171,6 +183,8 @@ def vacuum(
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
     commit_notice(log, begin, "VACUUM START", parameters, found)
     live_again = set(_added_since(log, plan.version))
+    for line in other_lines():
+        live_again.update(_needed_on(line, plan.before_ms))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
         for start in range(0, len(paths), _DELETES_AT_ONCE):
@@ -264,6 +278,22 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
     for remove in (remove for some in removes for remove in some):
         if (remove.deletion_timestamp or 0) >= before_ms:
             yield from _files_of(url, remove)
+
+
+def _needed_on(line: TableLog, before_ms: int) -> Iterator[str]:
+    """Yield the canonical paths of all files that a version since `before_ms` of the table's log on
+    another branch has, or an open transaction may read there.
+    """
+    snapshot, read_version = line.latest(), _oldest_read(line)
+    assert read_version is not None, "a branch's versions are the catalog's"
+    yield from _needed(line, snapshot, before_ms, is_longer=True)
+    yield from _removed_after(line, read_version, snapshot.version)
+
+
+def _oldest_read(log: TableLog) -> int | None:
+    """Return the oldest version that is read or may be; None for a path table."""
+    table = log.catalog_table
+    return None if table is None else table.ledger.oldest_read(table.table_id)
 
 
 def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:

@@ -271,7 +271,11 @@ def vacuum_preview(request: PageRequest, handle: Handle) -> VacuumPreview:
     """
     others = request.engine.catalog.transactions.others_open
     try:
-        plan = plan_vacuum(handle.log, others_open=lambda: others(""))
+        plan = plan_vacuum(
+            handle.log,
+            others_open=lambda: others(""),
+            other_lines=lambda: request.engine.other_lines(handle),
+        )
     except TxlakeError as error:
         return VacuumPreview(problem=str(error).partition("\n")[0])
     return VacuumPreview(len(plan.paths), plan.size_bytes)

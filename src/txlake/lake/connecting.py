@@ -20,6 +20,7 @@ from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest
 from txlake.ports import Store
+from txlake.session.branches import drop_expired
 from txlake.session.engine import Engine, require_outside_lake_folder
 from txlake.session.membership.opening import open_lake, read_marker
 from txlake.session.session import Handlers, Session
@@ -72,6 +73,8 @@ def session_on(
         )
         session = Session(engine, handlers, level=level)
         open_lake(session, marker)
+        if engine.recovery_required is None:
+            drop_expired(session)
     return session
 
 

@@ -39,10 +39,14 @@ from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.session.views.notebook import card, card_or_error
 from txlake.settings import Settings
 from txlake.sql import parse
+from txlake.sql.statements import CreateBranch, LakeInstant, ShowBranches
+from txlake.sql.statements.branches import branch_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from txlake.lake.branches import Branch
 
 Value = TypeVar("Value")
 logger = logging.getLogger(__name__)
@@ -504,6 +508,48 @@ class Lake(LakeSession):
 
     The lake itself is the default session.
     """
+
+    def branch(
+        self,
+        name: str,
+        *,
+        create: bool = False,
+        at: int | None = None,
+        origin: str | None = None,
+        retention_ms: int | None = None,
+    ) -> Branch:
+        """Return a session on a branch, which is created if `create` is set and it doesn't exist.
+
+        Args:
+            name: the branch's.
+            create: whether it is created.
+            at: the instant of the lake that it begins at; None for the newest.
+            origin: the branch that it is made from; None for the lake's own tables.
+            retention_ms: how long it is kept; None: until it is dropped or published.
+
+        Raises InvalidRequest if there is no such branch, or it can't be created.
+        """
+        from txlake.lake.branches import Branch
+
+        session = Session(self._session.engine.main, HANDLERS, level=self._session.level)
+        if create:
+            instant = None if at is None else LakeInstant(sequence=at)
+            made = CreateBranch(
+                name=branch_name(name),
+                origin=origin,
+                at=instant,
+                retain_ms=retention_ms,
+                if_not_exists=True,
+            )
+            session.perform(made)
+        session.use_branch(branch_name(name))
+        return Branch(session, name)
+
+    def branches(self) -> DataFrame:
+        """Return the branches: `name`, `parent`, the instant `sequence` that each began at,
+        `user_name`, `created_time` and `kept_until`.
+        """
+        return self._run(ShowBranches())
 
     def recover(self, *locations: str) -> Recovered:
         """Rebuild the catalog from the tables' logs, after it was lost or restored from a backup.

@@ -112,6 +112,7 @@ class _LockTargets:
 
     def __init__(self, context: Context, requested: Sequence[TableLock], *, leaves: bool) -> None:
         self._leaves = leaves
+        self._branch = context.engine.catalog.branch
         self._targets = [_target(context, table, mode) for table, mode in requested]
         # By the names of the views that lead there: the tables that the last view's query names.
         self._targets_of_views: dict[tuple[str, ...], list[_LockTarget]] = {}
@@ -126,6 +127,7 @@ class _LockTargets:
         return LookupRequest(
             names=frozenset(target.key for target in targets if target.name is not None),
             places=frozenset(target.place for target in targets if target.place is not None),
+            branch=self._branch,
         )
 
     def locks(self, view: CatalogView) -> list[LockRequest] | None:

@@ -196,6 +196,11 @@ def giving_frame(handler: Callable[[Context, S], DataFrame]) -> Callable[[Contex
     return run
 
 
+def answering(rows: Rows) -> Answer:
+    """Return the answer that has these rows."""
+    return lambda by: by.frame(rows.schema, rows.rows)
+
+
 def giving_nothing(handler: Callable[[Context, S], None]) -> Callable[[Context, S], Answer]:
     """Return the run function of a handler without a result."""
 

@@ -20,6 +20,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.types import Struct
+from txlake.session.branch_use import snapshot_on
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of
@@ -120,6 +121,8 @@ class Context:
         if travel is None:
             return self.transaction.open(handle).view
         self.require_history(handle)
+        if travel.branch_or_tag is not None:
+            return snapshot_on(self.engine, handle, travel.branch_or_tag)
         if travel.version is not None:
             return handle.log.snapshot(version=travel.version)
         time_ms = self.timestamp_ms(travel)

@@ -16,7 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
+from txlake.catalog.branch_rows import BranchEntry
 from txlake.catalog.name_parts import lake_names
+from txlake.catalog.names import Chain
+from txlake.commit.branch_store import BranchStore
 from txlake.commit.catalog_managed import CatalogTable
 from txlake.commit.data_plane import DataPlane, TableData
 from txlake.commit.identities import Identities
@@ -177,6 +180,8 @@ class Engine:
         plane: reads and writes the rows of tables.
         warehouse: the store of the lake's own folder; None where only places are known.
         catalog: the names.
+        branch: the branch whose names they are; None for the lake's own.
+        trunk: of a branch's engine, the one that it was made from, with the lake's own names.
         open_store: gives the store at a place, with the storage options.
         outside_paths: where files of tables may lie besides what the settings allow.
     """
@@ -189,6 +194,8 @@ class Engine:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     open_store: Callable[[str, Mapping[str, str]], Store] = open_store
     outside_paths: Callable[[], Sequence[str]] = tuple
+    branch: BranchEntry | None = None
+    trunk: Engine | None = None
     _state: _State = field(default_factory=_State)
     _sessions: set[int] = field(default_factory=set)
     _logs: BoundedCache[str, TableLog] = field(init=False)
@@ -338,6 +345,43 @@ class Engine:
         """Return the store at a folder or URL."""
         return self.open_store(location, self.storage_options)
 
+    def store_of(self, location: str, chain: Chain) -> Store:
+        """Return the store of the table at a folder or URL, whose log is that of a chain's last
+        branch (`TableEntry.chain`).
+        """
+        store = self.store_at(location)
+        for branch_id, base in chain:
+            store = BranchStore(store, branch_id, base)
+        return store
+
+    def on_branch(self, branch: BranchEntry) -> Engine:
+        """Return an engine whose names are a branch's; all else is shared with this one."""
+        made = copy.copy(self)
+        made.branch, made.trunk = branch, self.main
+        made.catalog = self.catalog.of_lake().on_branch(branch.number)
+        made.temporary_views = self.temporary_views.copy()
+        return made
+
+    def other_lines(self, handle: Handle) -> list[TableLog]:
+        """Return a table's logs on the other branches of the lake, main's included."""
+        if handle.entry is None or not self.catalog.is_lake:
+            return []
+        entries = self.catalog.of_lake().other_lines(handle.entry)
+        return [self.at_entry(entry).log for entry in entries]
+
+    def require_main(self, what: str) -> None:
+        """Raise InvalidRequest if the names are a branch's. `what`: what is done on main only."""
+        if self.branch is not None:
+            raise InvalidRequest(
+                f"{what} isn't done on a branch, and this is {self.branch.name!r}: it would change "
+                "what other branches and main have at once; USE BRANCH main first"
+            )
+
+    @property
+    def main(self) -> Engine:
+        """The engine with the lake's own names: this one, unless it is a branch's."""
+        return self if self.trunk is None else self.trunk
+
     def open_session(self, holder: object) -> int:
         """Register a session in the catalog, and return its number.
 
@@ -401,7 +445,7 @@ class Engine:
         With an `entry` the handle has the entry's name, and the catalog decides the table's
         versions. `is_new`: the transaction creates the table.
         """
-        store = self.store_at(location)
+        store = self.store_of(location, () if entry is None else entry.chain)
         name = str(table) if isinstance(table, TableName) else store.url
         key = store.url
         if entry is not None:
@@ -488,6 +532,8 @@ class Engine:
             raise InvalidRequest(f"{name!r} can't name a table: a folder of that name is txlake's")
         if name.lower().endswith(".db"):
             raise InvalidRequest(f"{name!r} can't name a table: databases have such folders")
+        if self.branch is not None:  # main and other branches may make a table of this name
+            name = f"{name}@{self.branch.id[:8]}"
         parts = [name] if database.lower() == DEFAULT_DATABASE else [f"{database}.db", name]
         for part in parts:
             if (size := len(part.encode("utf-8", "surrogateescape"))) > _FOLDER_BYTES_MAX:

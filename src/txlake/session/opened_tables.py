@@ -139,6 +139,13 @@ class OpenedTables:
             self._add(handle, part)
         return part
 
+    def open_at(self, handle: Handle, base: Snapshot) -> TableTransaction:
+        """Return a new part on a version of the table that is older than the transaction's instant.
+
+        It commits as a transaction that began then.
+        """
+        return self._add(handle, self._part_from(handle, base))
+
     def _unseen_part(self, handle: Handle) -> TableTransaction | None:
         """Return the part on a path table at the version that this process knows, while the log's
         newest one is read; None if the transaction doesn't begin unseen, or the table isn't known.

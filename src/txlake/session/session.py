@@ -20,6 +20,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
+from txlake.session.branch_use import engine_on, parent_of, require_branch_open
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, Command, Commands, TableLock, words_of
 from txlake.session.context import Context
@@ -162,6 +163,26 @@ class Session:
         )
         self._begun[made.id] = made
         return made
+
+    def use_branch(self, name: str) -> None:
+        """Use the names and versions of a branch from now on; `main` are the lake's own.
+
+        The database stays the current one if the branch has it. Raises InvalidRequest if there is
+        no such branch, or a transaction is open.
+        """
+        if self._current is not None:
+            raise InvalidRequest(
+                f"USE BRANCH {name}: a transaction is open, and belongs to the branch that it "
+                "began on; COMMIT or ROLLBACK first"
+            )
+        self.engine = engine_on(self.engine, name)
+        if self.engine.catalog.database(self.database) is None:
+            self.database = DEFAULT_DATABASE
+
+    def leave_branch(self) -> None:
+        """Use what the branch was made from, from now on; main itself on main."""
+        if self.engine.branch is not None:
+            self.engine = parent_of(self.engine.main, self.engine.branch)
 
     def close(self) -> None:
         """Roll back the open transactions, end the session, and refuse new transactions.
@@ -365,6 +386,10 @@ class Session:
                 yield context
                 if answers:
                     own.tables.check_reads()
+        except InvalidRequest as error:
+            self._failed(own, error)
+            require_branch_open(self.engine, error)
+            raise
         except CorruptTable as error:
             try:
                 own.registration.require_open()
@@ -372,6 +397,7 @@ class Session:
                 own.fail(gone)
                 raise gone from error
             own.fail(error)
+            require_branch_open(self.engine, error)
             raise
         except BaseException as error:
             self._failed(own, error)

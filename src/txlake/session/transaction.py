@@ -27,7 +27,7 @@ from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentiti
 from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.parallel import is_far
 from txlake.commit.part_states import PartSummary
-from txlake.commit.rebase import Proposal, check_reads
+from txlake.commit.rebase import Proposal, check_now, check_reads
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.context import RowProbe
@@ -188,7 +188,8 @@ class Transaction:
         catalog = self.engine.catalog
         if handle.entry is None or not catalog.is_lake or current_id != table_id:
             return part.drawn
-        return CatalogIdentities(catalog.of_lake().identities, handle.entry.id)
+        entry = handle.entry
+        return CatalogIdentities(catalog.of_lake().identities, entry.root_id or entry.id)
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:
         """Record as read the rows of a DataFrame that shows a version of a table.
@@ -468,12 +469,31 @@ class Transaction:
             parts,
             transaction_id=self.id,
             names=self._names.changes,
+            keeps_reads=self.engine.branch is not None,
             system=self.engine.system,
             settings=self.engine.settings,
         )
         if committed.sequence is not None:
             self.registration.forget()
         return committed
+
+    def conflicts_now(self) -> list[tuple[Handle, TableTransaction, Conflict | None]]:
+        """Return what the commit of each table would meet now: a conflict, or None.
+
+        The transaction can't be committed after this.
+        """
+        summaries = tuple(part.part_summary for _, part in self.tables)
+        found: list[tuple[Handle, TableTransaction, Conflict | None]] = []
+        for handle, part in self.tables:
+            try:
+                check_now(
+                    part.log, self._proposal(handle, part, parts=summaries, user_metadata=None)
+                )
+            except Conflict as conflict:
+                found.append((handle, part, conflict))
+            else:
+                found.append((handle, part, None))
+        return found
 
     def commit_foreign(
         self,

@@ -13,7 +13,7 @@ from txlake.protocol.times import FarTime, Time, is_zoned, micros_of, time_text
 from txlake.sql.cursor import Cursor
 from txlake.sql.markers import sql_literal
 from txlake.sql.statements import DEFAULT, Constant, Default, Values
-from txlake.sql.tokens import Kind
+from txlake.sql.tokens import Kind, whole_number
 
 _INTEGER_BITS = {"L": 64, "S": 16, "Y": 8}
 _DECIMAL_DIGITS_MAX = 38
@@ -142,17 +142,21 @@ def _number(sign: str, text: str) -> int | float | Decimal:
     suffix = re.search(r"[A-Za-z]+$", text)
     kind = suffix[0].upper() if suffix is not None else ""
     digits = text[: -len(kind)] if kind else text
+    value = whole_number(digits)
+    if value is not None and sign == "-":
+        value = -value
     if kind in _INTEGER_BITS and digits.isdecimal():
-        value = int(sign + digits)
-        if not -(2 ** (_INTEGER_BITS[kind] - 1)) <= value < 2 ** (_INTEGER_BITS[kind] - 1):
+        if value is None or not -(2 ** (_INTEGER_BITS[kind] - 1)) <= value < 2 ** (
+            _INTEGER_BITS[kind] - 1
+        ):
             raise NotConstantError  # Spark's error message is better
         return value
     if kind not in {"", "D", "BD"}:
         raise NotConstantError  # a float of 32 bits, or no number at all
     if kind == "D" or (not kind and "e" in digits.lower()):
         return float(sign + digits)
-    if not kind and digits.isdecimal() and -(2**63) <= int(sign + digits) < 2**63:
-        return int(sign + digits)
+    if not kind and value is not None and -(2**63) <= value < 2**63:
+        return value
     number = Decimal(sign + digits)
     exponent = number.as_tuple().exponent
     if not isinstance(exponent, int) or exponent > 0:

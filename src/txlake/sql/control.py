@@ -26,7 +26,7 @@ from txlake.sql.statements import (
     SqlText,
     Statement,
 )
-from txlake.sql.tokens import Kind
+from txlake.sql.tokens import Kind, whole_number
 
 _LEVELS: dict[str, Isolation] = {
     "SERIALIZABLE": "serializable",
@@ -249,12 +249,12 @@ def kill(cursor: Cursor) -> Kill:
     start = cursor.token
     if start.kind is Kind.STRING:
         text = cursor.string()
-        if not text.strip().isdecimal():
-            cursor.refuse(_KILL_TAKES, start)
-        session_id = int(text)
-    elif start.kind is Kind.NUMBER and start.text.isdecimal():
-        session_id = cursor.integer()
+    elif start.kind is Kind.NUMBER:
+        text = cursor.advance().text
     else:
+        cursor.refuse(_KILL_TAKES, start)
+    session_id = whole_number(text.strip())
+    if session_id is None:
         cursor.refuse(_KILL_TAKES, start)
     if cursor.at("WITH"):
         cursor.refuse("KILL ends a session's transactions at once: there is no status of it to ask")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.times import parse_time, time_text
+from txlake.sql.branches import create_branch, create_tag, drop_branch, drop_tag
 from txlake.sql.clauses import (
     QUERY_WORDS,
     database,
@@ -43,12 +44,18 @@ from txlake.sql.views import create_temporary, create_view, drop_view
 
 
 def create(cursor: Cursor) -> Statement:
-    """Parse CREATE [OR REPLACE] { [EXTERNAL] TABLE | VIEW | TEMPORARY ... } or CREATE DATABASE."""
+    """Parse CREATE [OR REPLACE] { [EXTERNAL] TABLE | VIEW | TEMPORARY ... }, or CREATE of a
+    database, a branch or a tag.
+    """
     start = cursor.token
     cursor.expect("CREATE")
     or_replace = cursor.accept("OR", "REPLACE")
     if cursor.at_any("DATABASE", "SCHEMA") and not or_replace:
         return _create_database(cursor)
+    if cursor.at_any("BRANCH", "TAG"):
+        if or_replace:
+            cursor.refuse("a branch or a tag isn't replaced: DROP it first, with IF EXISTS")
+        return create_branch(cursor) if cursor.at("BRANCH") else create_tag(cursor)
     if cursor.at_any("TEMP", "TEMPORARY", "GLOBAL"):
         return create_temporary(cursor)
     if cursor.at("VIEW"):
@@ -57,7 +64,7 @@ def create(cursor: Cursor) -> Statement:
         cursor.refuse("the lake keeps tables and views: CREATE VIEW, CREATE TEMPORARY FUNCTION")
     external = cursor.accept("EXTERNAL")
     if not cursor.accept("TABLE"):
-        cursor.fail("TABLE, VIEW, DATABASE, SCHEMA or TEMPORARY VIEW")
+        cursor.fail("TABLE, VIEW, DATABASE, SCHEMA, BRANCH, TAG or TEMPORARY VIEW")
     mode: CreateMode = "or_replace" if or_replace else "create"
     if cursor.at("IF", "NOT", "EXISTS"):
         if or_replace:
@@ -77,7 +84,10 @@ def replace_table(cursor: Cursor) -> Statement:
 
 
 def drop(cursor: Cursor) -> Statement:
-    """Parse DROP { TABLE | VIEW | DATABASE }; DROP TEMPORARY is a command for Spark."""
+    """Parse DROP { TABLE | VIEW | DATABASE | BRANCH | TAG }.
+
+    DROP TEMPORARY is a command for Spark.
+    """
     cursor.expect("DROP")
     if cursor.accept("TABLE"):
         if_exists = cursor.accept("IF", "EXISTS")
@@ -93,8 +103,12 @@ def drop(cursor: Cursor) -> Statement:
         return DropDatabase(name=name, if_exists=if_exists, cascade=cascade)
     if cursor.at("VIEW"):
         return drop_view(cursor)
+    if cursor.at("BRANCH"):
+        return drop_branch(cursor)
+    if cursor.at("TAG"):
+        return drop_tag(cursor)
     if not cursor.at_any("TEMPORARY", "TEMP"):
-        cursor.fail("TABLE, DATABASE, SCHEMA, VIEW or TEMPORARY")
+        cursor.fail("TABLE, DATABASE, SCHEMA, VIEW, BRANCH, TAG or TEMPORARY")
     return spark_command(cursor)
 
 

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 
 from txlake.sql.statements import Table, TableName, TablePath
 from txlake.sql.strings import string_value
-from txlake.sql.tokens import Kind, SourceText, Token, describe
+from txlake.sql.tokens import Kind, SourceText, Token, describe, whole_number
 
 T = TypeVar("T")
 
@@ -154,9 +154,10 @@ class Cursor:
     def integer(self, what: str = "a whole number") -> int:
         """Parse a whole number, with or without a minus sign."""
         negative = self.accept("-")
-        if self.token.kind is not Kind.NUMBER or not self.token.text.isdecimal():
+        value = whole_number(self.token.text) if self.token.kind is Kind.NUMBER else None
+        if value is None:
             self.fail(what)
-        value = int(self.advance().text)
+        self.advance()
         return -value if negative else value
 
     def table(self, what: str = "a table's name") -> Table:

@@ -44,7 +44,8 @@ def _parse_description(source: SourceText, tokens: Sequence[Token], index: int) 
     end = Token(Kind.END, "", tokens[-1].end, tokens[-1].end)
     cursor = Cursor(source, (*tokens[index + 1 :], end))
     cursor.expect_any("DESCRIBE", "DESC")
-    if cursor.at_any("DATABASE", "SCHEMA", "FUNCTION", "QUERY", "SELECT"):
+    is_branch = cursor.at("BRANCH") and cursor.ahead().kind in _NAMES
+    if is_branch or cursor.at_any("DATABASE", "SCHEMA", "FUNCTION", "QUERY", "SELECT"):
         cursor.refuse("a query reads from DESCRIBE HISTORY, DETAIL or TABLE")
     statement = description(cursor)
     if not cursor.at(")"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txlake.sql.branches import at_branch, describe_branch, use_branch
 from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.descriptions import description
@@ -9,6 +10,7 @@ from txlake.sql.spark_commands import spark_command
 from txlake.sql.statements import (
     DescribeDatabase,
     DescribeQuery,
+    ShowBranches,
     ShowColumns,
     ShowCreateTable,
     ShowDatabases,
@@ -17,10 +19,12 @@ from txlake.sql.statements import (
     ShowPartitions,
     ShowProperties,
     ShowTables,
+    ShowTags,
     ShowViews,
     Statement,
     Table,
     TableName,
+    UseBranch,
     UseDatabase,
 )
 from txlake.sql.tokens import Kind
@@ -63,6 +67,10 @@ def show(cursor: Cursor) -> Statement:
     elif cursor.accept("VIEWS"):
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         statement = ShowViews(name, _pattern(cursor))
+    elif cursor.accept("BRANCHES"):
+        statement = ShowBranches(_pattern(cursor))
+    elif cursor.accept("TAGS"):
+        statement = ShowTags(_pattern(cursor))
     elif cursor.accept("TRANSACTION_ISOLATION") or cursor.accept(*_ISOLATION):
         statement = ShowIsolation()
     elif cursor.at_any("FUNCTIONS", "USER", "SYSTEM", "ALL"):
@@ -70,14 +78,14 @@ def show(cursor: Cursor) -> Statement:
     else:
         cursor.fail(
             "TABLES, DATABASES, CREATE TABLE, TBLPROPERTIES, COLUMNS, PARTITIONS, VIEWS, "
-            "FUNCTIONS or transaction_isolation"
+            "BRANCHES, TAGS, FUNCTIONS or transaction_isolation"
         )
     cursor.expect_end()
     return statement
 
 
 def describe(cursor: Cursor) -> Statement:
-    """Parse { DESCRIBE | DESC } of a table, a database or a query.
+    """Parse { DESCRIBE | DESC } of a table, a database, a branch or a query.
 
     DESCRIBE FUNCTION is a command for Spark.
     """
@@ -86,6 +94,8 @@ def describe(cursor: Cursor) -> Statement:
     names = cursor.ahead().kind in {Kind.WORD, Kind.QUOTED, Kind.STRING}
     if cursor.at("FUNCTION") and names:
         return spark_command(cursor)
+    if at_branch(cursor):
+        return describe_branch(cursor)
     if cursor.at_any("DATABASE", "SCHEMA") and names:
         cursor.advance()
         extended = cursor.accept("EXTENDED")
@@ -98,9 +108,11 @@ def describe(cursor: Cursor) -> Statement:
     return statement
 
 
-def use(cursor: Cursor) -> UseDatabase:
-    """Parse USE [DATABASE | SCHEMA | NAMESPACE] name."""
+def use(cursor: Cursor) -> UseDatabase | UseBranch:
+    """Parse USE [DATABASE | SCHEMA | NAMESPACE] name or USE BRANCH name."""
     cursor.expect("USE")
+    if at_branch(cursor):
+        return use_branch(cursor)
     if cursor.at_any("DATABASE", "SCHEMA", "NAMESPACE") and cursor.ahead().kind is not Kind.END:
         cursor.advance()
     if cursor.at("CATALOG") and cursor.ahead().kind is not Kind.END:

@@ -9,6 +9,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.sql import (
     alteration,
+    branches,
     changes,
     control,
     creation,
@@ -193,6 +194,13 @@ def _skip_parentheses(cursor: Cursor) -> None:
         cursor.refuse("this ( is never closed", opening)
 
 
+def _parse_explain(cursor: Cursor) -> Statement:
+    """Parse EXPLAIN of a query, or of PUBLISH BRANCH."""
+    if cursor.at("EXPLAIN", "PUBLISH"):
+        return branches.explain_publish(cursor)
+    return spark_commands.explain(cursor)
+
+
 def _parse_spark(cursor: Cursor) -> SparkCommand:
     return spark_commands.spark_command(cursor)
 
@@ -218,6 +226,8 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "CONVERT": maintenance.convert,
     "ANALYZE": maintenance.analyze,
     "REFRESH": maintenance.refresh,
+    "PUBLISH": branches.publish,
+    "REBASE": branches.rebase,
     "SHOW": inspection.show,
     "DESCRIBE": inspection.describe,
     "DESC": inspection.describe,
@@ -235,7 +245,7 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "LOCK": control.lock,
     "KILL": control.kill,
     "SET": control.set_statement,
-    "EXPLAIN": spark_commands.explain,
+    "EXPLAIN": _parse_explain,
     "CACHE": spark_commands.cache,
     "UNCACHE": spark_commands.uncache,
     "CLEAR": _parse_spark,

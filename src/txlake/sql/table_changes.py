@@ -9,7 +9,7 @@ from txlake.errors import InvalidRequest
 from txlake.sql.cursor import Cursor
 from txlake.sql.statements import ChangeRange, Table, TablePath, TimeTravel, table_of
 from txlake.sql.strings import string_value
-from txlake.sql.tokens import Kind, SourceText, Token
+from txlake.sql.tokens import Kind, SourceText, Token, whole_number
 
 _NAME, _BY_PATH = "TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"
 _BEFORE = frozenset({"FROM", "JOIN", ",", "("})
@@ -81,9 +81,10 @@ def _time_travel(source: SourceText, cursor: Cursor) -> TimeTravel:
     text = source.text[tokens[0].start : tokens[-1].end]
     unsigned = tokens[1:] if tokens[0].text == "-" else tokens
     if len(unsigned) == 1 and unsigned[0].kind is Kind.NUMBER:
-        if len(tokens) > 1 or not text.rstrip("lL").isdecimal():
+        version = whole_number(text.rstrip("lL"))
+        if version is None:
             raise source.error("a version is a whole number, 0 or more", tokens[0].start)
-        return TimeTravel(version=int(text.rstrip("lL")))
+        return TimeTravel(version=version)
     if all(token.kind is Kind.STRING for token in tokens):
         return TimeTravel(timestamp=string_value(tokens))
     if any(token.upper == "SELECT" for token in tokens):

@@ -19,6 +19,7 @@ from txlake.sql.statements import QueryReader
 _WORD = re.compile(r"\w+")
 _WORDS = re.compile(r"\w+(\s+\w+)*")
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYdDfF]|[bB][dD])?")
+_DIGITS_MAX = 38
 _STRINGS = {
     TokenType.STRING,
     TokenType.RAW_STRING,
@@ -145,6 +146,14 @@ def tokenize(source: SourceText) -> tuple[Token, ...]:
             position = converted.end
     end = tokens[-1].end if tokens else len(text)
     return (*tokens, Token(Kind.END, "", end, end))
+
+
+def whole_number(text: str) -> int | None:
+    """Return the value of decimal digits; None for another text.
+
+    Also None for more than 38 digits, which no type of SQL has.
+    """
+    return int(text) if text.isdecimal() and len(text) <= _DIGITS_MAX else None
 
 
 def describe(token: Token) -> str:

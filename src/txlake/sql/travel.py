@@ -6,13 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from txlake.errors import InvalidRequest
 from txlake.sql.statements import TimeTravel
+from txlake.sql.statements.branches import branch_name
 from txlake.sql.strings import string_value
-from txlake.sql.tokens import Kind, SourceText, Token, words
+from txlake.sql.tokens import Kind, SourceText, Token, describe, whole_number, words
 
 _VERSION = frozenset({"VERSION", "SYSTEM_VERSION"})
 _TIMESTAMP = frozenset({"TIMESTAMP", "SYSTEM_TIME"})
-_PATH_SUFFIX = re.compile(r"(.+)@(?:v(\d+)|(\d{17}))", re.DOTALL | re.IGNORECASE)
+_PATH_SUFFIX = re.compile(r"(.+)@(?:v(\d{1,38})|(\d{17}))", re.DOTALL | re.IGNORECASE)
 _NOT_TABLE_NAMES = words("SELECT DISTINCT ALL WHERE AND OR NOT ON BY HAVING WHEN THEN ELSE")
 _ENDS = words(
     "ANTI AS CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT"
@@ -73,10 +75,7 @@ def parse_clause(
         return None  # `SELECT x version AS of FROM t` is an alias
     value = tokens[index]
     if kind in _VERSION:
-        text = string_value([value]) if value.kind is Kind.STRING else value.text
-        if value.kind not in {Kind.STRING, Kind.NUMBER} or not text.isdecimal():
-            raise source.error("a version is a whole number, 0 or more", value.start)
-        return TimeTravel(version=int(text)), index + 1
+        return _version(source, value), index + 1
     end = _expression_end(tokens, index)
     if end == index:
         raise source.error("expected a timestamp", tokens[start].start)
@@ -86,6 +85,25 @@ def parse_clause(
         return TimeTravel(timestamp=string_value([value])), end
     text = source.text[value.start : tokens[end - 1].end]
     return TimeTravel(timestamp_expression=text), end
+
+
+def _version(source: SourceText, token: Token) -> TimeTravel:
+    """Return the version, branch or tag that a token after VERSION AS OF names.
+
+    A string of digits is a version, any other one the name of a branch or a tag. Raises
+    InvalidRequest if it is neither.
+    """
+    text = string_value([token]) if token.kind is Kind.STRING else token.text
+    version = whole_number(text) if token.kind in {Kind.STRING, Kind.NUMBER} else None
+    if version is not None:
+        return TimeTravel(version=version)
+    expected = "a version is a whole number, 0 or more, or the name of a branch or a tag in quotes"
+    if token.kind is not Kind.STRING:
+        raise source.error(f"{expected}, found {describe(token)}", token.start)
+    try:
+        return TimeTravel(branch_or_tag=branch_name(text))
+    except InvalidRequest as error:
+        raise source.error(f"{expected}: {error}", token.start) from error
 
 
 def path_suffix(location: str) -> tuple[str, TimeTravel | None]:
@@ -124,7 +142,7 @@ def _suffix(tokens: Sequence[Token], index: int) -> Clause | None:
     name, sign, moment = tokens[index - 1], tokens[index], tokens[index + 1]
     if name.end != sign.start or sign.end != moment.start:
         return None
-    match = re.fullmatch(r"v(\d+)|(\d{17})", moment.text, re.IGNORECASE)
+    match = re.fullmatch(r"v(\d{1,38})|(\d{17})", moment.text, re.IGNORECASE)
     if match is None:
         return None
     return Clause(_time_travel(match[1], match[2]), name.end, sign.start, moment.end)

@@ -66,6 +66,7 @@ def test_a_part_is_quoted_only_where_needed_unless_always() -> None:
         (TimeTravel(version=0), "VERSION AS OF 0"),
         (TimeTravel(timestamp="2026-01-01"), "TIMESTAMP AS OF '2026-01-01'"),
         (TimeTravel(timestamp_expression="now()"), "TIMESTAMP AS OF now()"),
+        (TimeTravel(branch_or_tag="nightly"), "VERSION AS OF 'nightly'"),
     ],
 )
 def test_time_travel_is_written_as_sql(travel: TimeTravel, text: str) -> None:

@@ -74,6 +74,7 @@ def detach(session: Session, name: str) -> str:
     It is a path table then. Raises InvalidRequest for an unknown name or a path table.
     """
     table = table_of(name)
+    session.engine.require_main("detaching a table")
     with session.alone([(table, LockMode.SCH_M)]) as context:
         handle = context.tables.require(table)
         if not handle.in_lake:
@@ -108,6 +109,7 @@ def new_entry(
         managed=managed,
         created_ms=now_ms,
         modified_ms=now_ms,
+        branch=catalog.branch,
     )
 
 
@@ -129,6 +131,7 @@ def attach_path_table(
     has the name; UnsupportedFeature if another catalog decides its versions; Conflict if another
     writer changed the table's settings meanwhile.
     """
+    engine.require_main("attaching a table")
     catalog = engine.catalog.of_lake()
     if catalog.find(database, name) is not None:
         raise InvalidRequest(f"table {database}.{name} exists already; choose another name")
@@ -200,10 +203,13 @@ def stage_owner(
 ) -> None:
     """Stage a commit that writes a lake table's owner and name into its log.
 
-    `operation` is the commit's operation in the history. `opens`: other engines may write the table
-    too, through the lake's server.
+    A table that a branch began with keeps those of its origin. `operation` is the commit's
+    operation in the history. `opens`: other engines may write the table too, through the lake's
+    server.
     """
     entry = handle_entry(handle)
+    if entry.origin_id is not None:
+        return
     owner = Membership(
         lake=transaction.engine.catalog.of_lake().lake_id,
         table=entry.id,

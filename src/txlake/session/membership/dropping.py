@@ -39,13 +39,14 @@ def drop(transaction: Transaction, handle: Handle, *, purge: bool = False) -> No
 
     The table can be undropped until its retention ends, when the folder is removed; with `purge` it
     is removed right after the commit. An external table's files stay, as a path table. A table of
-    another system's catalog only loses its name: that catalog decides about the files.
+    another system's catalog only loses its name: that catalog decides about the files. So does a
+    table that a branch began with: the files are its origin's too.
 
     Raises InvalidRequest if a managed table's folder is reached through a symbolic link, as its
     files aren't the lake's.
     """
     engine, entry = transaction.engine, handle_entry(handle)
-    if not engine.catalog.is_lake:  # the other system's catalog removes the folder or keeps it
+    if not engine.catalog.is_lake or entry.origin_id is not None:
         transaction.discard(handle)
         dropped = DroppedTable(id=entry.id, keeps_files=True)
         transaction.change_name(dropped, {(entry.database, entry.name): None})
@@ -145,7 +146,7 @@ def finish_interrupted(engine: Engine) -> None:
         if table.table_id in skipped:
             continue
         try:
-            store = engine.store_at(table.location)
+            store = engine.store_of(table.location, table.chain)
             publish(store, ledger, table.pending, table=store.url)
         except TxlakeError as error:
             _logger.warning("%s: its commits aren't published yet: %s", table.location, error)
@@ -170,7 +171,7 @@ def publish_pending(engine: Engine, table_id: str) -> None:
     ledger = engine.catalog.of_lake().ledger
     table = next((table for table in ledger.pending_tables() if table.table_id == table_id), None)
     if table is not None and _has_its_folder(engine, table):
-        store = engine.store_at(table.location)
+        store = engine.store_of(table.location, table.chain)
         publish(store, ledger, table.pending, table=store.url)
 
 

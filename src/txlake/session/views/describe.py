@@ -152,13 +152,14 @@ def _history_value(value: object, item: Field) -> object:
     """Return a value of a history row: milliseconds as a datetime in UTC, a mapping as a tuple."""
     if item.name == "timestamp":
         assert isinstance(value, int)
-        return _utc_time(value)
+        return utc_time(value)
     if isinstance(item.type, Struct) and isinstance(value, Mapping):
         return tuple(value.get(name) for name in item.type.names)
     return value
 
 
-def _utc_time(milliseconds: int) -> datetime.datetime:
+def utc_time(milliseconds: int) -> datetime.datetime:
+    """Return a time, in milliseconds since the epoch, as a datetime in UTC."""
     # Not fromtimestamp: binary fractions would round microseconds.
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return epoch + datetime.timedelta(milliseconds=milliseconds)
@@ -178,8 +179,8 @@ def detail(table: Snapshot, *, location: str) -> Rows:
         None if table.table == location else table.table,
         metadata.description,
         location,
-        None if metadata.created_time is None else _utc_time(metadata.created_time),
-        _utc_time(table.timestamp_ms),
+        None if metadata.created_time is None else utc_time(metadata.created_time),
+        utc_time(table.timestamp_ms),
         list(table.partition_columns),
         [column_text(path) for path in clustered],
         len(sizes),

@@ -44,21 +44,25 @@ Table = TableName | TablePath
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel:
-    """The version of a table to read; exactly one of the three is set.
+    """The version of a table to read; exactly one of the four is set.
 
     Attributes:
         version: the version of the table.
         timestamp: the text of a SQL timestamp literal (`2026-01-01 12:00:00`).
         timestamp_expression: a constant SQL expression, as written.
+        branch_or_tag: the name of the branch, or of the tag, whose version of the table is read.
     """
 
     version: int | None = None
     timestamp: str | None = None
     timestamp_expression: str | None = None
+    branch_or_tag: str | None = None
 
     def __str__(self) -> str:
         if self.version is not None:
             return f"VERSION AS OF {self.version}"
+        if self.branch_or_tag is not None:
+            return f"VERSION AS OF '{self.branch_or_tag}'"
         if self.timestamp is not None:
             return f"TIMESTAMP AS OF '{self.timestamp}'"
         return f"TIMESTAMP AS OF {self.timestamp_expression}"

@@ -1,0 +1,318 @@
+"""Rows of branches, read and changed in the caller's transaction, which has locked the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from txlake.catalog import names
+from txlake.catalog.names import DatabaseEntry, TableEntry
+from txlake.catalog.relations import (
+    branch_reads,
+    branches,
+    commits,
+    databases,
+    identities,
+    tables,
+    views,
+)
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import AdoptedTable, EndedBranch
+
+MAIN_NAME = "main"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchEntry:
+    """A branch, or a tag, which is a branch that nobody writes.
+
+    Attributes:
+        number: marks its rows in the catalog.
+        parent: the number of the branch that it was made from, 0 for main.
+        fork_sequence: the instant of the lake that it began at.
+        user_name: who made it, if that is known.
+        kept_until_ms: when it may be dropped; None: it is kept until somebody drops it.
+    """
+
+    id: str
+    number: int
+    name: str
+    parent: int
+    fork_sequence: int
+    created_ms: int
+    user_name: str | None = None
+    kept_until_ms: int | None = None
+    is_tag: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it is, in a message."""
+        return "tag" if self.is_tag else "branch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchTable:
+    """A table of a branch.
+
+    Attributes:
+        entry: the table, under its name on the branch.
+        is_dropped: it was dropped there.
+        origin: the table that it was made from, under its name now; None if that was dropped, and
+            for a table that was created on the branch.
+        reads: records of what the branch's commits read of it, in their order.
+    """
+
+    entry: TableEntry
+    is_dropped: bool
+    origin: TableEntry | None
+    reads: tuple[str, ...]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the branch has versions of it that its origin didn't have."""
+        return self.entry.base is not None and self.entry.head != self.entry.base
+
+
+def find_branch(connection: Connection, name: str) -> BranchEntry | None:
+    """Return the branch or tag of that name, in any letter case; None if there is none."""
+    query = sa.select(branches).where(branches.c.folded_name == name.lower())
+    row = connection.execute(query).first()
+    return None if row is None else branch_entry(row)
+
+
+def require_branch(connection: Connection, name: str, *, is_tag: bool = False) -> BranchEntry:
+    """Return the branch or tag of that name. Raises InvalidRequest if there is none."""
+    return of_kind(find_branch(connection, name), name, is_tag=is_tag)
+
+
+def of_kind(entry: BranchEntry | None, name: str, *, is_tag: bool = False) -> BranchEntry:
+    """Return what was found for the name of a branch, or of a tag.
+
+    Raises InvalidRequest if nothing was found, or a tag in place of a branch or the reverse.
+    """
+    if entry is None and is_tag:
+        raise InvalidRequest(f"there is no tag {name!r}: SHOW TAGS lists them")
+    if entry is None:
+        raise InvalidRequest(
+            f"there is no branch {name!r}: SHOW BRANCHES lists them, CREATE BRANCH makes one. One "
+            "that was published or dropped has ended"
+        )
+    if entry.is_tag != is_tag:
+        use = "read a table as of it (VERSION AS OF)" if entry.is_tag else "use the branch"
+        raise InvalidRequest(f"{name!r} is a {entry.kind}: {use}, or give another name")
+    return entry
+
+
+def branch_entry(row: sa.Row[Any]) -> BranchEntry:
+    """Return the entry of a row of `branches`."""
+    return BranchEntry(
+        id=row.id,
+        number=row.number,
+        name=row.name,
+        parent=row.parent,
+        fork_sequence=row.fork_sequence,
+        created_ms=row.created_ms,
+        user_name=row.user_name,
+        kept_until_ms=row.kept_until_ms,
+        is_tag=row.is_tag,
+    )
+
+
+def branch_tables(connection: Connection, number: int) -> list[BranchTable]:
+    """Return the tables of a branch, dropped ones included, by their names."""
+    rows = connection.execute(sa.select(tables).where(tables.c.branch == number)).all()
+    is_origin = tables.c.id.in_({row.origin_id for row in rows if row.origin_id is not None})
+    live = is_origin & tables.c.dropped_sequence.is_(None)
+    origins = {row.id: row for row in connection.execute(sa.select(tables).where(live))}
+    owners = {row.id: names.database_entry(row) for row in connection.execute(sa.select(databases))}
+    is_read = branch_reads.c.table_id.in_({row.id for row in rows})
+    query = sa.select(branch_reads).where(is_read).order_by(branch_reads.c.sequence)
+    reads: dict[str, list[str]] = {}
+    for record in connection.execute(query):
+        reads.setdefault(record.table_id, []).append(record.record)
+
+    def entry_of(row: sa.Row[Any]) -> TableEntry:
+        return names.table_entry(row, owners[row.database_id])
+
+    found = [
+        BranchTable(
+            entry=entry_of(row),
+            is_dropped=row.dropped_sequence is not None,
+            origin=entry_of(origins[row.origin_id]) if row.origin_id in origins else None,
+            reads=tuple(reads.get(row.id, ())),
+        )
+        for row in rows
+        if row.database_id is not None
+    ]
+    return sorted(found, key=lambda table: (table.entry.database, table.entry.name))
+
+
+def record_reads(connection: Connection, reads: Mapping[str, str], sequence: int) -> None:
+    """Insert records of what the transaction read that made the instant, by table id."""
+    rows = [
+        {"table_id": table_id, "sequence": sequence, "record": record}
+        for table_id, record in sorted(reads.items())
+    ]
+    connection.execute(sa.insert(branch_reads), rows)
+
+
+def adopt_table(connection: Connection, change: AdoptedTable, now_ms: int) -> None:
+    """Make a table that was created on a branch one of the branch's parent.
+
+    Raises InvalidRequest if the name is taken or the database missing there, or the table was
+    dropped.
+    """
+    owner = names.database(connection, change.database, change.branch)
+    if owner is None:
+        owner = _moved_database(connection, change)
+    taken = names.table(connection, owner.name, change.name, change.branch)
+    if taken is not None and taken.id != change.id:
+        raise InvalidRequest(
+            f"table {owner.name}.{change.name} exists already: it was created since the branch "
+            "began; rename or drop one of the two, then publish again"
+        )
+    names.require_no_view(connection, owner, change.name)
+    adopted = connection.execute(
+        names.live_update(change.id).values(
+            branch=change.branch, database_id=owner.id, modified_ms=now_ms
+        )
+    )
+    if adopted.rowcount != 1:
+        raise names.dropped_error(connection, change.id)
+
+
+def _moved_database(connection: Connection, change: AdoptedTable) -> DatabaseEntry:
+    """Move the database of a table that is adopted to the branch's parent, and return it.
+
+    Raises InvalidRequest if it was dropped there since the branch began.
+    """
+    query = (
+        sa.select(databases, branches.c.created_ms.label("began_ms"))
+        .select_from(
+            tables.join(databases, tables.c.database_id == databases.c.id).join(
+                branches, databases.c.branch == branches.c.number
+            )
+        )
+        .where(tables.c.id == change.id)
+    )
+    row = connection.execute(query).first()
+    if row is None or row.created_ms < row.began_ms:
+        return names.require_database(connection, change.database, change.branch)
+    _move_database(connection, row, change.branch)
+    return names.require_database(connection, change.database, change.branch)
+
+
+def _move_database(connection: Connection, row: sa.Row[Any], target: int) -> None:
+    """Make a branch's database one of another branch, or of main."""
+    moved = sa.update(databases).where(databases.c.id == row.id)
+    key = names.new_database_key(row.name, target)
+    connection.execute(moved.values(branch=target, folded_name=key))
+
+
+def _publish_databases(connection: Connection, entry: BranchEntry, target: int) -> None:
+    """Move the databases that a branch created to its parent, unless that has them too."""
+    is_new = (databases.c.branch == entry.number) & (databases.c.created_ms >= entry.created_ms)
+    for row in connection.execute(sa.select(databases).where(is_new)).all():
+        if names.database(connection, row.name, target) is None:
+            own = tables.c.database_id == row.id
+            connection.execute(sa.update(tables).where(own).values(database_id=None))
+            _move_database(connection, row, target)
+
+
+def _publish_views(connection: Connection, entry: BranchEntry, target: int) -> None:
+    """Let the parent have the views that a branch created, changed, renamed or dropped.
+
+    Raises InvalidRequest if the parent has changed one of them too.
+    """
+    named = sa.select(views, databases.c.name.label("owner")).join(
+        databases, views.c.database_id == databases.c.id
+    )
+    of_branch = connection.execute(named.where(databases.c.branch == entry.number)).all()
+    of_parent = connection.execute(named.where(databases.c.branch == target)).all()
+    there = {(row.owner.lower(), row.folded_name): row for row in of_parent}
+    here = {(row.owner.lower(), row.folded_name) for row in of_branch}
+    for name, row in there.items():
+        if row.created_ms < entry.created_ms and name not in here:
+            _require_unchanged(row, entry)
+            connection.execute(sa.delete(views).where(views.c.id == row.id))
+    for row in of_branch:
+        if row.modified_ms < entry.created_ms:
+            continue
+        same = there.get((row.owner.lower(), row.folded_name))
+        if same is not None:
+            _require_unchanged(same, entry)
+            connection.execute(sa.delete(views).where(views.c.id == same.id))
+        owner = names.require_database(connection, row.owner, target)
+        if names.table(connection, owner.name, row.name, target) is not None:
+            raise InvalidRequest(f"{owner.name}.{row.name} is a table now; rename the view")
+        moved = sa.update(views).where(views.c.id == row.id)
+        connection.execute(moved.values(database_id=owner.id))
+
+
+def _require_unchanged(row: sa.Row[Any], entry: BranchEntry) -> None:
+    """Raise InvalidRequest if a view of the parent was changed since the branch began."""
+    if row.modified_ms >= entry.created_ms:
+        raise InvalidRequest(
+            f"view {row.owner}.{row.name} was changed by branch {entry.name!r}, and where the "
+            "branch began too; make one of the two as the other is, then publish again"
+        )
+
+
+def end_branch(connection: Connection, change: EndedBranch) -> None:
+    """Delete a branch that is published.
+
+    Raises InvalidRequest if it has ended already, or another was made from it, and Unavailable if
+    it got commits that aren't published.
+    """
+    row = connection.execute(sa.select(branches).where(branches.c.id == change.id)).first()
+    if row is None:
+        raise InvalidRequest("the branch has ended meanwhile: it was published or dropped")
+    entry = branch_entry(row)
+    require_no_child(connection, entry, f"PUBLISH BRANCH {entry.name}")
+    is_live = (tables.c.branch == entry.number) & tables.c.dropped_sequence.is_(None)
+    query = sa.select(tables.c.id, tables.c.head).where(is_live)
+    heads = {row.id: row.head for row in connection.execute(query)}
+    if heads != {table_id: change.heads.get(table_id) for table_id in heads}:
+        raise Unavailable(
+            f"branch {entry.name!r} got another commit while it was published; nothing was "
+            "published, do it again"
+        )
+    _publish_databases(connection, entry, change.target)
+    _publish_views(connection, entry, change.target)
+    delete_branch(connection, entry)
+    if change.successor is not None:
+        renamed = sa.update(branches).where(branches.c.id == change.successor)
+        connection.execute(
+            renamed.values(
+                folded_name=entry.name.lower(),
+                name=entry.name,
+                user_name=entry.user_name,
+                created_ms=entry.created_ms,
+                kept_until_ms=entry.kept_until_ms,
+            )
+        )
+
+
+def require_no_child(connection: Connection, entry: BranchEntry, what: str) -> None:
+    """Raise InvalidRequest if another branch was made from this one. `what`: the statement."""
+    query = sa.select(branches.c.name).where(branches.c.parent == entry.number).limit(1)
+    child = connection.scalar(query)
+    if child is not None:
+        raise InvalidRequest(f"{what}: branch {child!r} was made from it; drop that one first")
+
+
+def delete_branch(connection: Connection, entry: BranchEntry) -> None:
+    """Delete a branch's rows."""
+    is_own = tables.c.branch == entry.number
+    own_ids = sa.select(tables.c.id).where(is_own)
+    own_databases = sa.select(databases.c.id).where(databases.c.branch == entry.number)
+    for relation in (commits, identities, branch_reads):
+        connection.execute(sa.delete(relation).where(relation.c.table_id.in_(own_ids)))
+    connection.execute(sa.delete(views).where(views.c.database_id.in_(own_databases)))
+    connection.execute(sa.delete(tables).where(is_own))
+    connection.execute(sa.delete(databases).where(databases.c.branch == entry.number))
+    connection.execute(sa.delete(branches).where(branches.c.id == entry.id))

@@ -1,0 +1,442 @@
+"""Branches of the lake in a session: used, published, dropped.
+
+Publishing is one transaction of the branch's parent. Of each table that the branch changed it
+commits the net changes since the version that the branch began with, and it has read what the
+branch's commits read: so the parent's commits since then are checked like those of any concurrent
+transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, BranchTable, of_kind
+from txlake.catalog.names import MAIN
+from txlake.commit.change import Change
+from txlake.commit.feed_rules import has_feed
+from txlake.commit.membership import DOMAIN
+from txlake.commit.row_tracking import is_enabled
+from txlake.conflict.adoption import only_moves_marks
+from txlake.conflict.locking import LockMode
+from txlake.conflict.read_set import ReadSet, join_reads
+from txlake.conflict.read_set_codec import decode_read_sets
+from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
+from txlake.log.files import canonical_path
+from txlake.log.net_actions import Lineage, net_actions
+from txlake.log.snapshot import Snapshot
+from txlake.ports import AdoptedTable, EndedBranch, RenamedTable
+from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
+from txlake.protocol.file_names import BRANCHES_FOLDER
+from txlake.protocol.identity import marks_of
+from txlake.session.branch_use import (
+    branch_by_number,
+    parent_of,
+    require_branch,
+    require_branch_open,
+)
+from txlake.session.command import TableLock
+from txlake.session.context import Context
+from txlake.session.engine import Engine, Handle
+from txlake.session.membership.attachment import stage_owner
+from txlake.session.membership.dropping import drop
+from txlake.session.session import Session
+from txlake.sql.statements import TableName
+
+_logger = logging.getLogger(__name__)
+
+OPERATION = "PUBLISH BRANCH"
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A table that a branch changed, or read for its changes.
+
+    Attributes:
+        table: the branch's table.
+        base: the version that the branch began with.
+        read: what its commits read of the table.
+        actions: the net changes since then; none for a table that was read only.
+        marks: the last values of identity columns, by physical name.
+    """
+
+    table: BranchTable
+    base: Snapshot
+    read: ReadSet
+    actions: tuple[Action, ...]
+    marks: Mapping[str, int]
+
+    @property
+    def lock(self) -> TableLock:
+        """The lock that publishing takes on the parent's table."""
+        origin = self.table.origin
+        assert origin is not None, "a table without an origin isn't changed, but new"
+        defines = any(isinstance(action, Metadata | Protocol) for action in self.actions)
+        mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
+        return TableName((origin.database, origin.name)), mode
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A table that publishing would change or has read, and what it meets there.
+
+    Attributes:
+        name: the table's, on the branch's parent.
+        base: the version that the branch began with; None for a new table.
+        newest: the parent's newest version; None for a new table.
+        conflict: what stops publishing; None if nothing does.
+    """
+
+    name: str
+    base: int | None
+    newest: int | None
+    conflict: TxlakeError | None
+
+
+def publish(session: Session, name: str) -> None:
+    """Publish a branch: its parent gets all of its changes at one instant, and the branch ends.
+
+    Raises:
+        Conflict: the parent's commits since the branch began conflict with it; nothing is changed.
+        InvalidRequest: there is no such branch, a transaction is open in the session, another
+            branch was made from it, or a table or name isn't what it was when the branch began.
+        Unavailable: another session committed on the branch meanwhile; publish again.
+    """
+    _refuse_in_transaction(session, f"PUBLISH BRANCH {name}")
+    entry = require_branch(session.engine, name)
+    engine = session.engine.main
+    with _publication(session, entry, parent_of(engine, entry)) as (context, tables):
+        heads = {table.entry.id: table.entry.head or 0 for table in tables}
+        ended = EndedBranch(id=entry.id, heads=heads, target=entry.parent)
+        context.transaction.change_name(ended, {})
+        context.transaction.commit()
+    _remove_logs(engine, entry, tables)
+
+
+def explain_publish(session: Session, name: str) -> list[Judged]:
+    """Return what publishing a branch would meet now, table by table; change nothing.
+
+    Raises InvalidRequest as `publish`.
+    """
+    entry = require_branch(session.engine, name)
+    parent = parent_of(session.engine.main, entry)
+    with _publication(session, entry, parent) as (context, tables):
+        judged = [
+            Judged(handle.name, part.base.version, handle.log.latest().version, conflict)
+            for handle, part, conflict in context.transaction.conflicts_now()
+        ]
+    new = [table for table in tables if table.entry.base is None and not table.is_dropped]
+    taken = {
+        _name_of(table): parent.catalog.find(table.entry.database, table.entry.name)
+        for table in new
+    }
+    judged += [
+        Judged(str(name), None, None, None if found is None else _taken_error(name))
+        for name, found in taken.items()
+    ]
+    return sorted(judged, key=lambda one: one.name)
+
+
+def rebase(session: Session, name: str) -> None:
+    """Let a branch begin at its parent's newest instant, with its own changes on top.
+
+    The parent's commits since it began are checked as by `publish`, and raise the same.
+    """
+    _refuse_in_transaction(session, f"REBASE BRANCH {name}")
+    entry = require_branch(session.engine, name)
+    engine = session.engine.main
+    branches = engine.catalog.of_lake().branches
+    parent = MAIN_NAME if entry.parent == MAIN else branch_by_number(engine, entry.parent).name
+    successor = branches.create(f"{entry.id} rebased {engine.system.new_id()}", parent=parent)
+    try:
+        target = engine.on_branch(successor)
+        with _publication(session, entry, target) as (context, tables):
+            heads = {table.entry.id: table.entry.head or 0 for table in tables}
+            ended = EndedBranch(
+                id=entry.id, heads=heads, target=successor.number, successor=successor.id
+            )
+            context.transaction.change_name(ended, {})
+            context.transaction.commit()
+    except OutcomeUnknown:
+        raise
+    except BaseException:
+        branches.drop(successor.name)
+        raise
+    _remove_logs(engine, entry, tables)
+
+
+@contextmanager
+def _publication(
+    session: Session, entry: BranchEntry, target: Engine
+) -> Iterator[tuple[Context, Sequence[BranchTable]]]:
+    """Yield the context of a transaction on another branch or main that has a branch's changes
+    staged, and the branch's tables. The caller commits it.
+    """
+    engine = session.engine.main
+    tables = engine.catalog.of_lake().branches.tables(entry)
+    on_branch = engine.on_branch(entry)
+    try:
+        changed = _all_changed(on_branch, tables, entry.name)
+    except (CorruptTable, InvalidRequest) as error:
+        require_branch_open(on_branch, error)
+        raise
+    dropped = [table for table in tables if table.is_dropped and table.entry.base is not None]
+    new = [table for table in tables if table.entry.base is None and not table.is_dropped]
+    renamed = [table for table in tables if _is_renamed(table, entry)]
+    wanted: list[TableLock] = [one.lock for one in changed]
+    wanted += [(_name_of(table), LockMode.SCH_M) for table in (*dropped, *new, *renamed)]
+    made = Session(target, session.handlers, level=session.level)
+    try:
+        with made.alone(wanted) as context:
+            for one in changed:
+                _stage(context, one, entry)
+            for table in dropped:
+                _drop(context, table, entry.name)
+            for table in renamed:
+                _rename(context, table, entry)
+            for table in new:
+                own = table.entry
+                adopted = AdoptedTable(
+                    id=own.id, database=own.database, name=own.name, branch=target.catalog.branch
+                )
+                context.transaction.change_name(adopted, {})
+            yield context, tables
+    finally:
+        made.close()
+
+
+def _all_changed(on_branch: Engine, tables: Sequence[BranchTable], name: str) -> Sequence[_Changed]:
+    """Return what a branch changed, table by table. Raises as `_changed`, and CorruptTable if a
+    commit of the branch is missing, or damaged.
+    """
+    found = (_changed(on_branch, table, name) for table in tables)
+    return [one for one in found if one is not None]
+
+
+def _refuse_in_transaction(session: Session, what: str) -> None:
+    """Raise InvalidRequest if a transaction is open in the session."""
+    if session.current is not None:
+        raise InvalidRequest(f"{what}: a transaction is open; COMMIT or ROLLBACK first")
+
+
+def _taken_error(name: TableName) -> InvalidRequest:
+    """Return the error for the name of a new table that another one has got."""
+    return InvalidRequest(
+        f"table {name} exists already: it was created since the branch began; rename or drop one "
+        "of the two"
+    )
+
+
+def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
+    """Drop a branch or a tag, and the folders of what only it had. What can't be removed is logged.
+
+    Raises InvalidRequest if there is none of that name, a branch was made from it, or the session
+    uses it.
+    """
+    if session.engine.branch is not None and session.engine.branch.name.lower() == name.lower():
+        raise InvalidRequest(f"DROP BRANCH {name}: this session uses it; USE BRANCH main first")
+    engine = session.engine.main
+    branches = engine.catalog.of_lake().branches
+    entry = of_kind(branches.find(name), name, is_tag=is_tag)
+    tables = branches.drop(name, is_tag=is_tag)
+    _remove_logs(engine, entry, tables)
+    for table in tables:
+        if table.entry.base is None and table.entry.managed:
+            try:
+                store = engine.store_at(table.entry.location)
+                store.delete([item.path for item in store.list("")])
+            except TxlakeError as error:
+                _logger.warning("%s: a folder is left behind: %s", table.entry.location, error)
+
+
+def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | None:
+    """Return what a branch changed of a table that it began with; None if it changed and read
+    nothing.
+
+    Raises InvalidRequest if the origin of a changed table was dropped, and as
+    `_require_publishable`.
+    """
+    own = table.entry
+    if own.base is None or table.is_dropped or not (table.is_changed or table.reads):
+        return None
+    if table.origin is None:
+        raise InvalidRequest(
+            f"PUBLISH BRANCH {name}: {own.database}.{own.name} was dropped where the branch began, "
+            "and the branch changed or read it; bring it back (UNDROP TABLE), or drop the branch"
+        )
+    log = on_branch.at_entry(own).log
+    base, head = log.snapshot(own.base), log.snapshot(own.head)
+    commits = [commit.actions for commit in log.commits(base.version, head.version)]
+    read = join_reads(decode_read_sets(table.reads, base))
+    _require_publishable(f"PUBLISH BRANCH {name}: {log.name}", base, head, commits, read)
+    actions = net_actions(base, head, commits, timestamp_ms=on_branch.system.now_ms())
+    marks: Mapping[str, int] = {}
+    if only_moves_marks(base.metadata, head.metadata):
+        marks = marks_of(head.schema, log.name)
+        actions = tuple(action for action in actions if not isinstance(action, Metadata))
+    kept = tuple(action for action in actions if not _is_owner(action))
+    return _Changed(table, base, read, kept, marks)
+
+
+def _require_publishable(
+    what: str,
+    base: Snapshot,
+    head: Snapshot,
+    commits: Sequence[Sequence[Action]],
+    read: ReadSet,
+) -> None:
+    """Raise InvalidRequest for changes of a table that its parent can't take over as they are.
+
+    `what`: how the message begins. Those are rewrites of rows that the branch changed too, in a
+    table with a change data feed, which would show the rewritten rows as changed; rows that the
+    branch added and rewrote, in a table that tracks rows, since their ids may be given to others by
+    now; and what a newer txlake recorded.
+    """
+    if not read.is_complete:
+        raise InvalidRequest(
+            f"{what}: a newer txlake has committed on the branch; publish it by that one"
+        )
+    if has_feed(head) and Lineage(base.files, commits).moved_changed_rows:
+        raise InvalidRequest(
+            f"{what}: the table has a change data feed, and the branch has compacted rows that it "
+            "changed: the feed couldn't tell which. Make the changes on a new branch, and run "
+            "OPTIMIZE after it is published"
+        )
+    removed = (each for actions in commits for each in actions if isinstance(each, Remove))
+    if is_enabled(head.metadata.configuration) and any(
+        base.files.by_path(canonical_path(each.path)) is None for each in removed
+    ):
+        raise InvalidRequest(
+            f"{what}: the table tracks rows, and the branch has changed rows that it had added "
+            "itself: others may have their row ids by now. Add them as they are to be, on a new "
+            "branch, or turn delta.enableRowTracking off"
+        )
+
+
+def _is_owner(action: Action) -> bool:
+    """Return whether an action says whose table it is, which a branch doesn't change."""
+    return isinstance(action, DomainMetadata) and action.domain == DOMAIN
+
+
+def _name_of(table: BranchTable) -> TableName:
+    """Return the name that a table has, or gets, on the parent."""
+    entry = table.entry if table.origin is None else table.origin
+    return TableName((entry.database, entry.name))
+
+
+def _stage(context: Context, one: _Changed, entry: BranchEntry) -> None:
+    """Stage a table's net changes on the version that the branch began with."""
+    handle = _origin_of(context, one.table)
+    part = context.transaction.tables.open_at(handle, one.base)
+    for read in one.read.reads:
+        part.add_read(read)
+    part.read_files(one.read.read_files)
+    for app_id in one.read.read_app_ids:
+        part.app_version(app_id)
+    for domain in one.read.read_domains:
+        part.read_domain(domain)
+    if one.actions:
+        context.transaction.stage(handle, _change(one, entry))
+
+
+def _change(one: _Changed, entry: BranchEntry) -> Change:
+    """Return the change of a table."""
+    actions = one.actions
+    return Change(
+        operation=OPERATION,
+        actions=actions,
+        identity_marks=one.marks,
+        parameters={"branch": entry.name},
+        metrics={
+            "numAddedFiles": sum(isinstance(action, Add) for action in actions),
+            "numRemovedFiles": sum(isinstance(action, Remove) for action in actions),
+        },
+    )
+
+
+def _origin_of(context: Context, table: BranchTable) -> Handle:
+    """Return the handle of the table that a branch's table was made from.
+
+    Raises InvalidRequest if the name has become another table's meanwhile.
+    """
+    origin = table.origin
+    assert origin is not None, "the caller has checked that"
+    handle = context.tables.require(TableName((origin.database, origin.name)))
+    if handle.entry is None or origin.id not in {handle.entry.id, handle.entry.origin_id}:
+        raise InvalidRequest(
+            f"{origin.database}.{origin.name} was replaced or renamed meanwhile; publish again"
+        )
+    return handle
+
+
+def _drop(context: Context, table: BranchTable, name: str) -> None:
+    """Stage the drop of a table that the branch dropped.
+
+    Raises InvalidRequest if the parent has changed it since the branch began. Does nothing if it
+    was dropped there too.
+    """
+    if table.origin is None:
+        return
+    handle = _origin_of(context, table)
+    base = context.transaction.open(handle).base
+    if base.version != table.entry.base:
+        raise InvalidRequest(
+            f"PUBLISH BRANCH {name}: the branch dropped {handle.name}, which has changed since it "
+            "began; drop the table where the branch began if it is to go, then publish again"
+        )
+    drop(context.transaction, handle)
+
+
+def _is_renamed(table: BranchTable, entry: BranchEntry) -> bool:
+    """Return whether a table that the branch began with has got another name there."""
+    own = table.entry
+    return own.base is not None and not table.is_dropped and own.modified_ms >= entry.created_ms
+
+
+def _rename(context: Context, table: BranchTable, entry: BranchEntry) -> None:
+    """Stage the new name of a table that the branch renamed.
+
+    Raises InvalidRequest if the table was dropped or renamed on the parent since the branch began.
+    """
+    own, origin = table.entry, table.origin
+    if origin is None or origin.modified_ms >= entry.created_ms:
+        raise InvalidRequest(
+            f"branch {entry.name!r} renamed a table to {own.database}.{own.name}, which was "
+            "dropped or renamed where the branch began; give it the name that it has there"
+        )
+    handle = _origin_of(context, table)
+    before = handle.entry
+    assert before is not None, "it is a table of the lake"
+    named = context.engine.at_entry(replace(before, database=own.database, name=own.name))
+    context.transaction.change_name(
+        RenamedTable(id=before.id, database=own.database, name=own.name, branch=before.branch),
+        {(before.database, before.name): None, (own.database, own.name): named},
+    )
+    stage_owner(context.transaction, named, "RENAME TABLE")
+
+
+def drop_expired(session: Session) -> None:
+    """Drop the branches and tags whose time is over; log what can't be dropped yet."""
+    engine = session.engine
+    now_ms = engine.system.now_ms()
+    for entry in engine.catalog.of_lake().branches.entries():
+        if entry.kept_until_ms is not None and entry.kept_until_ms < now_ms:
+            try:
+                drop_branch(session, entry.name, is_tag=entry.is_tag)
+            except TxlakeError as error:
+                _logger.warning("%s %s stays for now: %s", entry.kind, entry.name, error)
+
+
+def _remove_logs(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTable]) -> None:
+    """Remove the folders of a branch's versions; log failures."""
+    for table in tables:
+        if not table.is_changed:
+            continue
+        try:
+            store = engine.store_at(table.entry.location)
+            folder = f"{BRANCHES_FOLDER}/{entry.id}"
+            store.delete([item.path for item in store.list(folder)])
+        except TxlakeError as error:
+            _logger.warning("%s: a branch's log is left behind: %s", table.entry.location, error)

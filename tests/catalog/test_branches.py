@@ -1,0 +1,219 @@
+"""Branches in the catalog: names, tables and locks of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.catalog.ledgers import User, new, version
+from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest
+from txlake.ports import DroppedTable, NewTable, Ratified, RenamedTable
+
+pytestmark = pytest.mark.usefixtures("direct")
+
+
+@pytest.fixture
+def user(opened: Callable[[], Catalog]) -> User:
+    """A session on main."""
+    return User(opened())
+
+
+def on_branch(user: User, name: str) -> User:
+    """A session on a branch."""
+    entry = user.catalog.branches.find(name)
+    assert entry is not None
+    return User(user.catalog.on_branch(entry.number))
+
+
+def of(catalog: Catalog, name: str) -> tuple[str, int | None]:
+    """The id and the head of a table."""
+    entry = catalog.find("default", name)
+    assert entry is not None
+    return entry.id, entry.head
+
+
+def names_of(catalog: Catalog) -> dict[str, list[str]]:
+    """The names of all tables and views."""
+    return {
+        database.name: [
+            *(entry.name for entry in catalog.tables(database.name)),
+            *(view.name for view in catalog.views.entries(database.name)),
+        ]
+        for database in catalog.databases()
+    }
+
+
+def test_a_branch_has_the_names_and_versions_of_its_first_instant(user: User) -> None:
+    user.catalog.create_database("Sales", isolation="snapshot")
+    user.create("a", "b")
+    user.create("c", database="sales")
+    user.catalog.views.create("sales", "v", "SELECT 1", [("x", None)])
+    user.write(version("a", 1))
+    made = user.catalog.branches.create("Nightly", user_name="me")
+    catalog = on_branch(user, "nightly").catalog
+    assert names_of(catalog) == names_of(user.catalog)
+    assert names_of(catalog) == {"default": ["a", "b"], "Sales": ["c", "v"]}
+    assert made.fork_sequence == user.catalog.ledger.sequence()
+    sales = catalog.database("SALES")
+    assert sales is not None
+    assert sales.isolation == "snapshot"
+    for name, head in (("a", 1), ("b", 0)):
+        entry = catalog.find("default", name)
+        assert entry is not None
+        assert entry.id != name
+        assert (entry.origin_id, entry.base, entry.head, entry.managed) == (name, head, head, False)
+        assert entry.location == f"file:///{name}"
+        assert catalog.ledger.version_at(entry.id, made.fork_sequence) == head
+    assert user.catalog.branches.entries() == [made]
+
+
+def test_neither_sees_what_the_other_commits(user: User) -> None:
+    user.create("a")
+    user.catalog.branches.create("x")
+    user.catalog.branches.create("y")
+    x, y = on_branch(user, "x"), on_branch(user, "y")
+    own, _ = of(x.catalog, "a")
+    x.write(version(own, 1))
+    x.write(version(own, 2))
+    user.write(version("a", 1))
+    heads = [of(each.catalog, "a")[1] for each in (user, x, y)]
+    assert heads == [1, 2, 0]
+
+
+def test_names_are_the_branchs_own(user: User) -> None:
+    user.create("a", "b")
+    branch = user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    made = NewTable(
+        id="n", database="default", name="n", location="file:///n", managed=True,
+        branch=branch.number,
+    )  # fmt: skip
+    renamed = RenamedTable(
+        id=of(x.catalog, "a")[0], database="default", name="c", branch=branch.number
+    )
+    dropped = DroppedTable(id=of(x.catalog, "b")[0], keeps_files=True)
+    result = x.ratify(version("n", 0), names=(made, renamed, dropped))
+    assert isinstance(result, Ratified)
+    x.catalog.create_database("mine")
+    x.catalog.views.create("default", "v", "SELECT 1", [])
+    assert names_of(x.catalog) == {"default": ["c", "n", "v"], "mine": []}
+    assert names_of(user.catalog) == {"default": ["a", "b"]}
+    with pytest.raises(InvalidRequest, match="no database 'mine'"):
+        user.catalog.views.create("mine", "v", "SELECT 1", [])
+    user.create("n2")
+    assert user.catalog.at_place("file:///n") is None
+    assert x.catalog.at_place("file:///n") is not None
+
+
+def test_a_branch_begins_at_an_instant(user: User) -> None:
+    user.create("a")
+    instant = user.write(version("a", 1)).sequence
+    user.write(version("a", 2))
+    user.create("b")
+    user.ratify(names=(DroppedTable(id="a", retention_ms=10**9),))
+    user.catalog.branches.create("x", instant=instant)
+    catalog = on_branch(user, "x").catalog
+    assert names_of(catalog) == {"default": ["a"]}
+    assert of(catalog, "a")[1] == 1
+    with pytest.raises(InvalidRequest, match=r"from 0 to \d+, the newest, found 99"):
+        user.catalog.branches.create("y", instant=99)
+
+
+def test_a_branch_of_a_branch(user: User) -> None:
+    user.create("a")
+    user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    own, _ = of(x.catalog, "a")
+    x.write(version(own, 1))
+    user.catalog.branches.create("y", parent="X")
+    y = on_branch(user, "y")
+    entry = y.catalog.find("default", "a")
+    assert entry is not None
+    assert (entry.origin_id, entry.base) == (own, 1)
+    parents = [user.catalog.branches.find(name) for name in "xy"]
+    ids = [parent.id for parent in parents if parent is not None]
+    assert entry.chain == ((ids[0], 0), (ids[1], 1))
+    with pytest.raises(InvalidRequest, match="branch 'y' was made from it"):
+        user.catalog.branches.drop("x")
+    with pytest.raises(InvalidRequest, match="expected an instant from"):
+        user.catalog.branches.create("z", parent="x", instant=0)
+
+
+def test_a_dropped_branch_leaves_nothing(user: User) -> None:
+    user.create("a")
+    user.catalog.views.create("default", "v", "SELECT 1", [])
+    before = user.catalog.contents.read()
+    branch = user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    own, _ = of(x.catalog, "a")
+    x.write(version(own, 1))
+    transaction = x.begin()
+    [table] = user.catalog.branches.drop("X")
+    assert (table.entry.id, table.entry.location, table.is_changed) == (own, "file:///a", True)
+    with pytest.raises(InvalidRequest, match="was dropped meanwhile"):
+        x.ratify(version(own, 2), transaction_id=transaction)
+    after = user.catalog.contents.read()
+    for relation in before:
+        if relation != "txlake_counters":
+            assert after[relation] == before[relation], relation
+    with pytest.raises(InvalidRequest, match="there is no branch 'x': SHOW BRANCHES"):
+        user.catalog.branches.drop("x")
+    assert user.catalog.branches.find("x") is None
+    assert branch.number not in {entry.number for entry in user.catalog.branches.entries()}
+
+
+def test_names_of_branches(user: User) -> None:
+    made = user.catalog.branches.create("x")
+    assert user.catalog.branches.create("X", if_not_exists=True) == made
+    for name, said in (
+        ("x", "there is a branch 'x' already"),
+        ("MAIN", "is the lake itself"),
+        ("x" * 256, "at"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            user.catalog.branches.create(name)
+    with pytest.raises(InvalidRequest, match="no branch 'nowhere'"):
+        user.catalog.branches.create("y", parent="nowhere")
+
+
+def test_the_copy_of_a_long_database_name_is_refused(user: User) -> None:
+    user.catalog.create_database("d" * 255)
+    with pytest.raises(InvalidRequest, match=r"at most 2\d\d; use"):
+        user.catalog.branches.create("x")
+    assert user.catalog.branches.entries() == []
+
+
+def test_new_objects_have_numbers_of_their_own(user: User) -> None:
+    """Locks are by numbers: those of a branch are no others'."""
+    user.create("a")
+    user.catalog.branches.create("x")
+    catalog = on_branch(user, "x").catalog
+    user.ratify(version("n", 0), names=(new("n"),))
+    entries = [*catalog.tables("default"), *user.catalog.tables("default")]
+    numbers = {entry.number for entry in entries} | {entry.database_number for entry in entries}
+    assert len(numbers) == len(entries) + 2
+
+
+def test_a_branch_keeps_the_version_that_it_began_with(user: User) -> None:
+    user.create("a", "b")
+    user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    for number in range(1, 4):
+        user.write(version("a", number), version("b", number))
+    ledger = user.catalog.ledger
+    assert [ledger.oldest_read(name) for name in "ab"] == [0, 0]
+    x.ratify(names=(DroppedTable(id=of(x.catalog, "a")[0], keeps_files=True),))
+    assert [ledger.oldest_read(name) for name in "ab"] == [3, 0]
+    user.catalog.branches.drop("x")
+    assert [ledger.oldest_read(name) for name in "ab"] == [3, 3]
+
+
+def test_the_commits_of_the_lake_are_mains(user: User) -> None:
+    user.create("a")
+    before = user.catalog.ledger.newest_commits()
+    user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    x.write(version(of(x.catalog, "a")[0], 1))
+    assert user.catalog.ledger.newest_commits() == before

@@ -1,0 +1,145 @@
+"""A lake's branches as users hold them, on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import txlake
+from txlake.errors import ConcurrentAppendException, InvalidRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+Row = tuple[object, ...]
+
+
+def rows(session: txlake.LakeSession, query: str) -> list[Row]:
+    return sorted(tuple(row) for row in session.sql(query).collect())
+
+
+@pytest.mark.parametrize("catalog", [None, "warehouse"])
+def test_a_night_on_a_branch(spark: SparkSession, tmp_path: Path, catalog: str | None) -> None:
+    """Load two tables, check them, meet a conflict, rebase on the other's work, publish."""
+    with txlake.connect(str(tmp_path / "lake"), catalog=catalog, spark=spark) as lake:
+        lake.write(pa.table({"id": list(range(10)), "pieces": [1] * 10}), "orders")
+        lake.sql("CREATE TABLE loads (n BIGINT)")
+        spark.createDataFrame(
+            [(1, -5), (20, 2)], "id bigint, pieces bigint"
+        ).createOrReplaceTempView("incoming")
+        merge = (
+            "MERGE INTO orders o USING incoming i ON o.id = i.id WHEN MATCHED THEN UPDATE SET "
+            "pieces = i.pieces WHEN NOT MATCHED THEN INSERT (id, pieces) VALUES (i.id, i.pieces)"
+        )
+        with lake.branch("failed", create=True, retention_ms=10**9) as b:
+            b.sql(merge)
+            assert rows(b, "SELECT id FROM orders WHERE pieces < 0") == [(1,)]
+            b.drop()
+        assert rows(lake, "SELECT count(*) FROM orders") == [(10,)]
+        with lake.branch("nightly", create=True) as b:
+            b.sql(merge)
+            b.sql("UPDATE orders SET pieces = 5 WHERE pieces < 0")
+            b.write(pa.table({"n": [2]}), "loads", mode="append")
+            assert rows(
+                b, "SELECT * FROM orders EXCEPT SELECT * FROM orders VERSION AS OF 'main'"
+            ) == [
+                (1, 5),
+                (20, 2),
+            ]
+            lake.sql("UPDATE orders SET pieces = 7 WHERE id = 7; OPTIMIZE orders")
+            b.rebase()
+            b.sql("CREATE TABLE report AS SELECT count(*) AS n FROM orders")
+            assert rows(b, "SELECT pieces FROM orders WHERE id IN (1, 7)") == [(5,), (7,)]
+            changed = [tuple(row)[:2] for row in b.changes().collect()]
+            assert changed == [
+                ("default.loads", "changed"),
+                ("default.orders", "changed"),
+                ("default.report", "created"),
+            ]
+            lake.sql("OPTIMIZE orders")
+            answers = {row.answer for row in b.explain_publish().collect()}
+            assert answers == {"publishes"}
+            b.publish()
+            assert rows(b, "SELECT * FROM report") == [(11,)], "it is on main now"
+        assert lake.branches().count() == 0
+        assert rows(lake, "SELECT id, pieces FROM orders WHERE pieces > 1") == [
+            (1, 5),
+            (7, 7),
+            (20, 2),
+        ]
+        late = lake.branch("late", create=True)
+        late.sql("UPDATE orders SET pieces = 0 WHERE pieces > 4")
+        lake.sql("INSERT INTO orders SELECT 30, max(pieces) FROM orders")
+        [answer] = late.explain_publish().where("answer <> 'publishes'").collect()
+        assert (answer.table, answer.answer) == ("default.orders", "ConcurrentAppendException")
+        with pytest.raises(ConcurrentAppendException, match=r"default\.orders"):
+            late.publish()
+        with pytest.raises(InvalidRequest, match="no branch 'nightly'"):
+            lake.branch("nightly")
+
+
+def test_the_feed_of_a_published_branch(spark: SparkSession, tmp_path: Path) -> None:
+    """It has the net changes, with an updated row as a deleted and an inserted one."""
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) {feed}")
+        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        with lake.branch("x", create=True) as b:
+            b.sql("UPDATE t SET v = 10 WHERE id = 1; DELETE FROM t WHERE id = 2")
+            b.sql("INSERT INTO t VALUES (9, 9); UPDATE t SET v = 11 WHERE id = 1")
+            b.sql("DELETE FROM t WHERE id = 9; INSERT INTO t VALUES (8, 8)")
+            own = b.changes("t", 2).select("id", "v", "_change_type").collect()
+            assert len(own) == 8
+            lake.sql("UPDATE t SET v = 40 WHERE id = 4")
+            b.publish()
+        found = lake.changes("t", 3).select("id", "v", "_change_type").collect()
+        assert sorted(tuple(row) for row in found) == [
+            (1, 1, "delete"),
+            (1, 11, "insert"),
+            (2, 2, "delete"),
+            (8, 8, "insert"),
+        ]
+        with lake.branch("y", create=True) as b:
+            b.sql("UPDATE t SET v = 12 WHERE id = 1; OPTIMIZE t")
+            with pytest.raises(InvalidRequest, match="has compacted rows that it changed"):
+                b.publish()
+
+
+def test_rows_with_ids(spark: SparkSession, tmp_path: Path) -> None:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.sql(
+            "CREATE TABLE t (id BIGINT, v BIGINT) "
+            "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
+        )
+        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+        with lake.branch("x", create=True) as b:
+            b.sql("INSERT INTO t VALUES (3, 3); UPDATE t SET v = 9 WHERE id = 1")
+            lake.sql("INSERT INTO t VALUES (4, 4)")
+            b.publish()
+        ids = rows(lake, "SELECT _metadata.row_id FROM t")
+        assert len(set(ids)) == len(ids) == 4
+        with lake.branch("y", create=True) as b:
+            b.sql("INSERT INTO t VALUES (5, 5); UPDATE t SET v = 6 WHERE id = 5")
+            with pytest.raises(
+                InvalidRequest, match="tracks rows, and the branch has changed rows"
+            ):
+                b.publish()
+
+
+def test_a_branch_ends_with_its_time(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "lake")
+    with txlake.connect(place, spark=spark) as lake:
+        lake.sql("CREATE BRANCH short RETAIN 1 SECOND; CREATE BRANCH long RETAIN 1 DAY")
+        lake.sql("CREATE TAG short_tag RETAIN 1 SECOND; CREATE BRANCH kept")
+    now_ms = txlake.system.System.now_ms
+    monkeypatch.setattr(txlake.system.System, "now_ms", lambda self: now_ms(self) + 60_000)
+    with txlake.connect(place, spark=spark) as lake:
+        assert rows(lake.session(), "SHOW TAGS") == []
+        assert sorted(row.name for row in lake.branches().collect()) == ["kept", "long"]

@@ -1,0 +1,611 @@
+"""Branches: neither sees the other, and publishing is judged as one transaction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.session.offline import Offline
+from txlake.catalog.branch_rows import BranchTable
+from txlake.catalog.branches import Branches
+from txlake.commands import HANDLERS
+from txlake.commit import vacuum
+from txlake.commit.membership import membership_of
+from txlake.commit.notice_commit import commit_notice
+from txlake.commit.table_log import TableLog
+from txlake.errors import (
+    ConcurrentAppendException,
+    ConcurrentDeleteReadException,
+    Conflict,
+    InvalidRequest,
+    MetadataChangedException,
+    SerializableIsolationViolation,
+    Unavailable,
+)
+from txlake.log.snapshot import Snapshot
+from txlake.session.branches import explain_publish
+from txlake.session.command import AsRows
+from txlake.session.engine import Engine
+from txlake.session.membership.attachment import attach, detach
+from txlake.session.session import Session
+from txlake.session.views.describe import Rows
+from txlake.sql import parse
+from txlake.sql.statements import Select, TableName, TimeTravel
+
+Row = tuple[object, ...]
+
+
+class Lake(Offline):
+    """A lake whose sessions answer plain queries without Spark."""
+
+    def on(self, name: str, *, create: bool = True) -> Session:
+        """A session on a branch."""
+        session = Session(self.engine, HANDLERS)
+        if create:
+            self.do(f"CREATE BRANCH {name}", session)
+        self.do(f"USE BRANCH {name}", session)
+        return session
+
+    def do(self, text: str, session: Session | None = None) -> None:
+        """Statements as a session's user runs them."""
+        used = session or self.session
+        for statement in parse(text):
+            used.perform(statement)
+
+    def rows(self, text: str, session: Session | None = None) -> list[Row]:
+        """The sorted rows of a query, or of a statement that has some."""
+        [statement] = parse(text)
+        if isinstance(statement, Select):
+            statement = replace(statement, as_values=True)
+        used = session or self.session
+        rows = used.answer_in(used.current, statement)(AsRows())
+        assert isinstance(rows, Rows)
+        return sorted(rows.rows)
+
+    def data_files(self, name: str, session: Session | None = None) -> set[str]:
+        """The data files of a table's newest version."""
+        engine: Engine = (session or self.session).engine
+        entry = engine.catalog.find("default", name)
+        assert entry is not None
+        return paths_of(engine.at_entry(entry).log.latest())
+
+    def begin_elsewhere(self) -> None:
+        """A transaction of another session, which reads the newest instant and stays open."""
+        self.elsewhere = Session(self.engine, HANDLERS)
+        self.do("BEGIN", self.elsewhere)
+        self.rows("SELECT * FROM u", self.elsewhere)
+
+    def files_at(self, travel: TimeTravel, session: Session | None = None) -> set[str]:
+        """The data files of a version of t."""
+        return paths_of((session or self.session).snapshot(TableName(("t",)), travel))
+
+
+def paths_of(snapshot: Snapshot) -> set[str]:
+    return {add.path for add in snapshot.files.adds()}
+
+
+@pytest.fixture
+def lake() -> Lake:
+    made = Lake()
+    made.do("CREATE TABLE t (id BIGINT, v BIGINT); CREATE TABLE u (id BIGINT, v BIGINT)")
+    made.do("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4); INSERT INTO u VALUES (1, 1)")
+    return made
+
+
+def tables_of(lake: Lake, session: Session | None = None) -> list[object]:
+    return [row[1] for row in lake.rows("SHOW TABLES", session)]
+
+
+# Work on branches
+
+
+def test_main_and_two_branches_see_nothing_of_each_other(lake: Lake) -> None:
+    x, y = lake.on("x"), lake.on("y")
+    lake.do("UPDATE t SET v = 10 WHERE id = 1; CREATE TABLE ofx (id INT)", x)
+    lake.do("DELETE FROM t WHERE id = 1; DROP TABLE u", y)
+    lake.do("INSERT INTO t VALUES (5, 5)")
+    own = [sorted(lake.rows("SELECT * FROM t", each)) for each in (x, y, lake.session)]
+    rest = [(2, 2), (3, 3), (4, 4)]
+    assert own == [[(1, 10), *rest], rest, [(1, 1), *rest, (5, 5)]]
+    assert [tables_of(lake, each) for each in (x, y, None)] == [
+        ["ofx", "t", "u"],
+        ["t"],
+        ["t", "u"],
+    ]
+
+
+def test_sessions_of_a_branch_work_together(lake: Lake) -> None:
+    first, second = lake.on("x"), lake.on("X", create=False)
+    lake.do("BEGIN; UPDATE t SET v = 10 WHERE id = 1", first)
+    lake.do("UPDATE t SET v = 20 WHERE id = 2", second)
+    lake.do("COMMIT", first)
+    assert lake.rows("SELECT * FROM t WHERE id < 3", second) == [(1, 10), (2, 20)]
+    lake.do("BEGIN; UPDATE t SET v = 11 WHERE id = 1", first)
+    lake.do("UPDATE t SET v = 12 WHERE id = 1", second)
+    with pytest.raises(Conflict):
+        lake.do("COMMIT", first)
+
+
+def test_versions_before_the_branch_are_read_on_it(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("DELETE FROM t", x)
+    lake.do("DELETE FROM t WHERE id > 1")
+    assert lake.rows("SELECT * FROM t", x) == []
+    assert lake.rows("SELECT * FROM t") == [(1, 1)]
+    first = lake.files_at(TimeTravel(version=1))
+    assert lake.files_at(TimeTravel(version=1), x) == first != set()
+    assert lake.files_at(TimeTravel(version=2), x) == set()
+    assert lake.files_at(TimeTravel(branch_or_tag="main"), x) == lake.data_files("t") != set()
+    assert lake.files_at(TimeTravel(branch_or_tag="X")) == set()
+
+
+def test_a_tag_is_an_instant(lake: Lake) -> None:
+    first = lake.data_files("t")
+    lake.do("CREATE TAG `2026-01`; DELETE FROM t")
+    assert lake.files_at(TimeTravel(branch_or_tag="2026-01")) == first
+    assert lake.data_files("t") == set()
+    assert [row[0] for row in lake.rows("SHOW TAGS LIKE '2026*'")] == ["2026-01"]
+    assert lake.rows("SHOW BRANCHES") == []
+    for statement, said in (
+        ("USE BRANCH `2026-01`", "is a tag"),
+        ("DROP BRANCH `2026-01`", "is a tag"),
+        ("CREATE BRANCH `2026-01`", "there is a tag '2026-01' already"),
+        ("RESTORE TABLE t TO VERSION AS OF '2026-01'", "expected a version or a time"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            lake.do(statement)
+    with pytest.raises(InvalidRequest, match="no branch or tag 'nothing'"):
+        lake.files_at(TimeTravel(branch_or_tag="nothing"))
+    lake.do("DROP TAG `2026-01`; DROP TAG IF EXISTS `2026-01`")
+    with pytest.raises(InvalidRequest, match="there is no tag"):
+        lake.do("DROP TAG `2026-01`")
+
+
+def test_a_branch_begins_where_it_is_told(lake: Lake) -> None:
+    instant = lake.catalog.ledger.sequence()
+    lake.do(f"DELETE FROM t; CREATE BRANCH early AT INSTANT {instant}")
+    early = lake.on("early", create=False)
+    assert len(lake.rows("SELECT * FROM t", early)) == 4
+    lake.do("DELETE FROM t WHERE id = 1; CREATE BRANCH inner FROM BRANCH early", early)
+    inner = lake.on("inner", create=False)
+    assert len(lake.rows("SELECT * FROM t", inner)) == 3
+    shown = [row[:2] for row in lake.rows("SHOW BRANCHES")]
+    assert shown == [("early", "main"), ("inner", "early")]
+
+
+def test_a_table_of_a_branch_lies_apart(lake: Lake) -> None:
+    """Main, and another branch, may create a table of that name."""
+    x, y = lake.on("x"), lake.on("y")
+    for session in (x, y, None):
+        lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", session)
+    places = {each.engine.catalog.find("default", "n") for each in (x, y, lake.session)}
+    assert len({entry.location for entry in places if entry is not None}) == 3
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["USE BRANCH main", "PUBLISH BRANCH x", "REBASE BRANCH x", "DROP BRANCH x"],
+)
+def test_a_transaction_keeps_its_branch(lake: Lake, statement: str) -> None:
+    x = lake.on("x")
+    lake.do("BEGIN; INSERT INTO t VALUES (9, 9)", x)
+    with pytest.raises(InvalidRequest, match="a transaction is open"):
+        lake.do(statement, x)
+    assert lake.rows("SELECT * FROM t WHERE id = 9") == []
+
+
+def test_what_concerns_all_branches_is_done_on_main(lake: Lake) -> None:
+    x = lake.on("x")
+    for statement in ("DROP DATABASE d", "ALTER DATABASE default ISOLATION LEVEL SNAPSHOT"):
+        with pytest.raises(InvalidRequest, match="isn't done on a branch, and this is 'x'"):
+            lake.do(statement, x)
+    lake.do("DROP TABLE u", x)
+    with pytest.raises(InvalidRequest, match="UNDROP TABLE isn't done on a branch"):
+        lake.do("UNDROP TABLE u", x)
+    with pytest.raises(InvalidRequest, match="detaching a table isn't done"):
+        detach(x, "t")
+    with pytest.raises(InvalidRequest, match="attaching a table isn't done"):
+        attach(x, lake.path_table(f"{lake.place}-elsewhere"), "p")
+
+
+# Publishing
+
+
+def test_a_branch_is_published_at_one_instant(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("UPDATE t SET v = 10 WHERE id = 1; DELETE FROM t WHERE id = 2", x)
+    lake.do("INSERT INTO t VALUES (9, 9); INSERT INTO u VALUES (2, 2)", x)
+    lake.do("UPDATE t SET v = 30 WHERE id = 3; INSERT INTO t VALUES (8, 8)")
+    before = lake.catalog.ledger.sequence()
+    lake.do("PUBLISH BRANCH x", x)
+    assert lake.rows("SELECT * FROM t") == [(1, 10), (3, 30), (4, 4), (8, 8), (9, 9)]
+    assert lake.rows("SELECT * FROM u") == [(1, 1), (2, 2)]
+    assert lake.catalog.ledger.sequence() == before + 1
+    entry = lake.catalog.find("default", "t")
+    assert entry is not None
+    newest = lake.engine.at_entry(entry).log.history(1)[0]
+    assert (newest["version"], newest["operation"]) == (4, "PUBLISH BRANCH")
+    assert newest["operationParameters"] == {"branch": "x"}
+    assert lake.rows("SHOW BRANCHES") == []
+    with pytest.raises(InvalidRequest, match="branch 'x' has ended: it was published"):
+        lake.do("INSERT INTO t VALUES (1, 1)", x)
+    with pytest.raises(InvalidRequest, match="published or dropped has ended"):
+        lake.do("PUBLISH BRANCH x")
+
+
+@pytest.mark.parametrize(
+    ("on_branch", "on_main", "error"),
+    [
+        ("UPDATE t SET v = 0 WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 1", Conflict),
+        ("UPDATE t SET v = 0 WHERE id = 1", "DELETE FROM t WHERE id = 1", Conflict),
+        ("DELETE FROM t WHERE id = 1", "DELETE FROM t WHERE id = 1", Conflict),
+        (
+            "UPDATE t SET v = 0 WHERE v > 3",
+            "UPDATE t SET v = 5 WHERE id = 1",
+            ConcurrentAppendException,
+        ),
+        (
+            "UPDATE t SET v = 0 WHERE id = 1",
+            "ALTER TABLE t ADD COLUMN w INT",
+            MetadataChangedException,
+        ),
+        (
+            "ALTER TABLE t ADD COLUMN w INT",
+            "ALTER TABLE t ADD COLUMN w INT",
+            MetadataChangedException,
+        ),
+    ],
+)
+def test_what_main_changed_meanwhile_conflicts(
+    lake: Lake, on_branch: str, on_main: str, error: type[Conflict]
+) -> None:
+    x = lake.on("x")
+    lake.do(on_branch, x)
+    lake.do(on_main)
+    shown, theirs = lake.rows("SELECT * FROM t"), lake.rows("SELECT * FROM t", x)
+    [explained] = explain_publish(lake.session, "x")
+    assert type(explained.conflict).__mro__[0].__mro__.count(error) == 1
+    with pytest.raises(error, match=r"default\.t"):
+        lake.do("PUBLISH BRANCH x")
+    with pytest.raises(error):
+        lake.do("REBASE BRANCH x")
+    assert lake.rows("SELECT * FROM t") == shown
+    assert lake.rows("SELECT * FROM t", x) == theirs, "the branch stays"
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x"]
+
+
+def test_a_select_counts_under_serializable(lake: Lake) -> None:
+    """Also one of a table that the branch never changed."""
+    x = lake.on("x")
+    for level, table in (("SERIALIZABLE", "u"), ("WRITE SERIALIZABLE", "t")):
+        lake.do(f"SET TRANSACTION ISOLATION LEVEL {level}; BEGIN", x)
+        lake.rows(f"SELECT * FROM {table} WHERE v > 0", x)
+        lake.do("INSERT INTO t VALUES (9, 9); COMMIT", x)
+    lake.do("UPDATE u SET v = 7 WHERE id = 1")
+    session = Session(lake.engine, HANDLERS)
+    lake.do("PUBLISH BRANCH x", session)
+    y = lake.on("y")
+    lake.do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN", y)
+    lake.rows("SELECT * FROM u WHERE v > 0", y)
+    lake.do("INSERT INTO t VALUES (10, 10); COMMIT", y)
+    lake.do("UPDATE u SET v = 8 WHERE id = 1")
+    lake.do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", session)
+    with pytest.raises(SerializableIsolationViolation):
+        lake.do("PUBLISH BRANCH y", session)
+
+
+def test_definitions_are_published(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("ALTER TABLE t ADD COLUMN w BIGINT; INSERT INTO t VALUES (9, 9, 9)", x)
+    lake.do("CREATE DATABASE d; CREATE TABLE d.n (id BIGINT); INSERT INTO d.n VALUES (1)", x)
+    lake.do("CREATE TABLE m (id BIGINT); DROP TABLE u; CREATE TABLE gone (id BIGINT)", x)
+    lake.do("DROP TABLE gone; INSERT INTO m VALUES (2)", x)
+    x.engine.catalog.of_lake().views.create("default", "w", "SELECT 1 AS one", [])
+    changed = [row[:2] for row in lake.rows("DESCRIBE BRANCH x")]
+    assert changed == [
+        ("d.n", "created"),
+        ("default.m", "created"),
+        ("default.t", "changed"),
+        ("default.u", "dropped"),
+    ]
+    lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM t WHERE w = 9") == [(9, 9, 9)]
+    assert lake.rows("SELECT * FROM d.n") == [(1,)]
+    assert lake.rows("SELECT * FROM m") == [(2,)]
+    assert tables_of(lake) == ["m", "t"]
+    assert [view.name for view in lake.catalog.views.entries("default")] == ["w"]
+    lake.do("INSERT INTO m VALUES (3); INSERT INTO d.n VALUES (4); CREATE BRANCH y; USE BRANCH y")
+    assert lake.rows("SELECT * FROM m") == [(2,), (3,)]
+
+
+def test_names_are_published(lake: Lake) -> None:
+    views = lake.catalog.views
+    for name in ("kept", "changed", "dropped"):
+        views.create("default", name, "SELECT 1 AS one", [])
+    x = lake.on("x")
+    own = x.engine.catalog.of_lake().views
+    changed, dropped = own.find("default", "changed"), own.find("default", "dropped")
+    assert changed is not None
+    assert dropped is not None
+    own.change(changed.id, "SELECT 2 AS two", [])
+    own.drop(dropped.id)
+    lake.do("ALTER TABLE u RENAME TO renamed; INSERT INTO renamed VALUES (2, 2)", x)
+    lake.do("ALTER TABLE t RENAME TO t2", x)
+    branchs, mains = (
+        membership_of(each.snapshot(TableName((name,))))
+        for each, name in ((x, "t2"), (lake.session, "t"))
+    )
+    assert branchs is not None
+    assert branchs == mains, "whose table it is, main says until then"
+    lake.do("PUBLISH BRANCH x")
+    now = membership_of(lake.session.snapshot(TableName(("t2",))))
+    assert now is not None
+    assert now.name == "default.t2"
+    assert tables_of(lake) == ["renamed", "t2"]
+    assert lake.rows("SELECT * FROM renamed") == [(1, 1), (2, 2)]
+    shown = [(view.name, view.query) for view in views.entries("default")]
+    assert shown == [("changed", "SELECT 2 AS two"), ("kept", "SELECT 1 AS one")]
+
+
+def test_names_that_changed_on_both_sides_are_refused(lake: Lake) -> None:
+    views = lake.catalog.views
+    views.create("default", "w", "SELECT 1 AS one", [])
+    x = lake.on("x")
+    for catalog in (x.engine.catalog.of_lake(), lake.catalog):
+        view = catalog.views.find("default", "w")
+        assert view is not None
+        catalog.views.change(view.id, "SELECT 2 AS two", [])
+    with pytest.raises(InvalidRequest, match=r"view default\.w was changed by branch 'x'"):
+        lake.do("PUBLISH BRANCH x")
+    y = lake.on("y")
+    lake.do("CREATE TABLE n (id BIGINT)", y)
+    lake.do("CREATE TABLE n (id BIGINT)")
+    with pytest.raises(InvalidRequest, match=r"default\.n exists already: it was created since"):
+        lake.do("PUBLISH BRANCH y")
+    z = lake.on("z")
+    lake.do("DROP TABLE u", z)
+    lake.do("INSERT INTO u VALUES (2, 2)")
+    with pytest.raises(InvalidRequest, match=r"dropped default\.u, which has changed since"):
+        lake.do("PUBLISH BRANCH z")
+    lake.do("ALTER TABLE t RENAME TO t2; CREATE BRANCH o")
+    o = lake.on("o", create=False)
+    lake.do("INSERT INTO t2 VALUES (7, 7)", o)
+    lake.do("DROP TABLE t2")
+    with pytest.raises(InvalidRequest, match=r"t2 was dropped where the branch began"):
+        lake.do("PUBLISH BRANCH o")
+    assert tables_of(lake) == ["n", "u"]
+
+
+def test_a_commit_that_comes_while_it_is_published_is_not_lost(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    tables = Branches.tables
+
+    def and_one_more(self: Branches, entry: object) -> list[BranchTable]:
+        found = tables(self, entry)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        lake.do("INSERT INTO u VALUES (9, 9)", x)
+        return found
+
+    monkeypatch.setattr(Branches, "tables", and_one_more)
+    with pytest.raises(Unavailable, match="got another commit while it was published"):
+        lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM t WHERE id = 9") == []
+    lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM u WHERE id = 9") == [(9, 9)]
+
+
+def test_it_is_published_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    tables = Branches.tables
+
+    def and_published(self: Branches, entry: object) -> list[BranchTable]:
+        found = tables(self, entry)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        lake.do("PUBLISH BRANCH x", Session(lake.engine, HANDLERS))
+        return found
+
+    monkeypatch.setattr(Branches, "tables", and_published)
+    with pytest.raises((InvalidRequest, Conflict)):
+        lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM t WHERE id = 9") == [(9, 9)]
+
+
+# Rebasing
+
+
+def test_a_rebased_branch_has_what_main_committed(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("UPDATE t SET v = 10 WHERE id = 1; CREATE TABLE n (id BIGINT); DROP TABLE u", x)
+    lake.do("INSERT INTO n VALUES (1)", x)
+    lake.do("UPDATE t SET v = 20 WHERE id = 2; INSERT INTO t VALUES (5, 5)")
+    lake.do("REBASE BRANCH x", x)
+    x = lake.on("x", create=False)
+    rows = [(1, 10), (2, 20), (3, 3), (4, 4), (5, 5)]
+    assert lake.rows("SELECT * FROM t", x) == rows
+    assert tables_of(lake, x) == ["n", "t"]
+    assert lake.rows("SELECT * FROM n", x) == [(1,)]
+    lake.do("UPDATE t SET v = 30 WHERE id = 3", x)
+    lake.do("UPDATE t SET v = 40 WHERE id = 4")
+    lake.do("PUBLISH BRANCH x", x)
+    rows[2:4] = [(3, 30), (4, 40)]
+    assert lake.rows("SELECT * FROM t") == rows
+    assert tables_of(lake) == ["n", "t"]
+
+
+def test_what_a_rebased_branch_read_is_still_judged(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("UPDATE t SET v = 0 WHERE v > 3", x)
+    lake.do("INSERT INTO u VALUES (2, 2)")
+    lake.do("REBASE BRANCH x", x)
+    lake.do("UPDATE t SET v = 5 WHERE id = 1")
+    with pytest.raises(ConcurrentAppendException):
+        lake.do("PUBLISH BRANCH x")
+
+
+def test_a_branch_of_a_branch_is_published_to_it(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("UPDATE t SET v = 10 WHERE id = 1; CREATE BRANCH y", x)
+    y = lake.on("y", create=False)
+    lake.do("UPDATE t SET v = 20 WHERE id = 2", y)
+    with pytest.raises(InvalidRequest, match="branch 'y' was made from it"):
+        lake.do("PUBLISH BRANCH x")
+    lake.do("PUBLISH BRANCH y")
+    assert lake.rows("SELECT * FROM t WHERE id = 2") == [(2, 2)]
+    assert lake.rows("SELECT * FROM t WHERE id < 3", x) == [(1, 10), (2, 20)]
+    lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM t WHERE id < 3") == [(1, 10), (2, 20)]
+
+
+# What is kept
+
+
+def test_a_dropped_branch_leaves_nothing_behind(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9); CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", x)
+    with pytest.raises(InvalidRequest, match="this session uses it"):
+        lake.do("DROP BRANCH x", x)
+    lake.do("DROP BRANCH x; DROP BRANCH IF EXISTS x")
+    store = lake.engine.warehouse
+    assert store is not None
+    left = [item.path for item in store.list("") if "_branches" in item.path or "n@" in item.path]
+    assert left == []
+    with pytest.raises(InvalidRequest, match="has ended"):
+        lake.do("INSERT INTO t VALUES (1, 1)", x)
+
+
+def test_vacuum_keeps_what_other_branches_read(lake: Lake) -> None:
+    zero = "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    lake.do(f"ALTER TABLE t SET TBLPROPERTIES {zero}")
+    x, first = lake.on("x"), lake.data_files("t")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    lake.do("DELETE FROM t; INSERT INTO t VALUES (5, 5)")
+    of_branch = lake.rows("SELECT * FROM t", x)
+    lake.do("VACUUM t RETAIN 0 HOURS")
+    assert lake.rows("SELECT * FROM t", x) == of_branch
+    assert len(of_branch) == 5
+    with pytest.raises(InvalidRequest, match="Run VACUUM on main"):
+        lake.do("VACUUM t RETAIN 0 HOURS", x)
+    lake.do("DELETE FROM t; INSERT INTO t VALUES (7, 7)", x)
+    lake.do("VACUUM t RETAIN 0 HOURS")
+    assert lake.rows("SELECT * FROM t") == [(5, 5)]
+    assert lake.rows("SELECT * FROM t", x) == [(7, 7)]
+    kept = lake.data_files("t") | lake.data_files("t", x)
+    lake.do("DROP BRANCH x")
+    lake.begin_elsewhere()
+    lake.do("VACUUM t RETAIN 0 HOURS")
+    entry = lake.catalog.find("default", "t")
+    assert entry is not None
+    store = lake.engine.store_at(entry.location)
+    there = {item.path for item in store.list("") if item.path.endswith(".parquet")}
+    assert lake.data_files("t") <= there
+    assert not there & (kept - lake.data_files("t")), "the branch's files are nobody's any more"
+    assert not there & first, "nor are those that it began with"
+
+
+def test_vacuum_keeps_what_transactions_on_branches_read(lake: Lake) -> None:
+    zero = "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    lake.do(f"ALTER TABLE t SET TBLPROPERTIES {zero}")
+    x, other = lake.on("x"), lake.on("x", create=False)
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    lake.do("BEGIN", x)
+    before = lake.rows("SELECT * FROM t", x)
+    lake.do("DELETE FROM t", other)
+    lake.do("VACUUM t RETAIN 0 HOURS")
+    assert lake.rows("SELECT * FROM t WHERE id > 0", x) == before
+
+
+def test_vacuum_keeps_what_a_branch_restores_meanwhile(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zero = "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    lake.do(f"ALTER TABLE t SET TBLPROPERTIES {zero}; INSERT INTO t VALUES (9, 9)")
+    lake.do("DELETE FROM t WHERE id = 9")
+    x = lake.on("x")
+    notice = commit_notice
+
+    def restored(log: TableLog, begin: Any, operation: str, *rest: Any) -> None:
+        if operation == "VACUUM START":
+            lake.do("RESTORE TABLE t TO VERSION AS OF 3", x)
+        notice(log, begin, operation, *rest)
+
+    monkeypatch.setattr(vacuum, "commit_notice", restored)
+    lake.do("VACUUM t RETAIN 0 HOURS")
+    assert (9, 9) in lake.rows("SELECT * FROM t", x)
+
+
+def test_identity_values_are_given_once(lake: Lake) -> None:
+    lake.do("CREATE TABLE i (k BIGINT GENERATED ALWAYS AS IDENTITY, v BIGINT)")
+    lake.do("INSERT INTO i (v) VALUES (0)")
+    x, y = lake.on("x"), lake.on("y")
+    for number, session in enumerate((x, None, y, x, None, y)):
+        lake.do(f"INSERT INTO i (v) VALUES ({number})", session)
+    lake.do("DROP BRANCH y; PUBLISH BRANCH x; INSERT INTO i (v) VALUES (9)")
+    keys = [row[0] for row in lake.rows("SELECT k FROM i")]
+    assert len(keys) == len(set(keys)) == 6
+
+
+# Against a model
+
+
+def _statements(chance: random.Random, keys: list[int]) -> list[str]:
+    """Random changes of rows with these keys."""
+    made: list[Callable[[int], str]] = [
+        lambda key: f"UPDATE t SET v = v + {chance.randrange(1, 9)} WHERE id = {key}",
+        lambda key: f"DELETE FROM t WHERE id = {key}",
+        lambda key: f"INSERT INTO t VALUES ({key}, {chance.randrange(100)})",
+        lambda key: f"UPDATE t SET v = 0 WHERE id = {key} AND v > 50",
+    ]
+    return [chance.choice(made)(chance.choice(keys)) for _ in range(chance.randrange(1, 6))]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_publishing_is_as_if_the_branch_came_after_main(seed: int) -> None:
+    """Whatever the two did: equal to main's statements, and then the branch's; or a conflict.
+
+    Where no row is both's, there is none.
+    """
+    chance = random.Random(seed)
+    is_disjoint = chance.random() < 0.5
+    ours, theirs = [1, 2, 3, 4], [5, 6, 7, 8] if is_disjoint else [3, 4, 5, 6]
+    on_branch, on_main = _statements(chance, ours), _statements(chance, theirs)
+    lake, serial = Lake(), Lake()
+    for each in (lake, serial):
+        each.do("CREATE TABLE t (id BIGINT, v BIGINT)")
+        each.do("INSERT INTO t VALUES (1, 1), (2, 60), (3, 3), (4, 70), (5, 5), (6, 80)")
+    x = lake.on("x")
+    turns = [True] * len(on_branch) + [False] * len(on_main)
+    chance.shuffle(turns)
+    left = {True: iter(on_branch), False: iter(on_main)}
+    for is_branchs in turns:
+        lake.do(next(left[is_branchs]), x if is_branchs else None)
+        if chance.random() < 0.2:
+            try:
+                lake.do("REBASE BRANCH x")
+            except Conflict:
+                assert not is_disjoint
+            else:
+                x = lake.on("x", create=False)
+    for text in (*on_main, *on_branch):
+        serial.do(text)
+    try:
+        lake.do("PUBLISH BRANCH x")
+    except Conflict:
+        assert not is_disjoint
+    else:
+        assert lake.rows("SELECT * FROM t") == serial.rows("SELECT * FROM t")
+
+
+def test_a_read_of_all_rows_conflicts_with_any_change(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("DELETE FROM t", x)
+    lake.do("DELETE FROM t WHERE id = 1")
+    with pytest.raises((ConcurrentDeleteReadException, Conflict)):
+        lake.do("PUBLISH BRANCH x")

@@ -15,6 +15,7 @@ from txlake.packages import missing_package
 from txlake.release import VERSION
 
 if TYPE_CHECKING:
+    from txlake.lake.branches import Branch
     from txlake.lake.lake import Lake, LakeSession, Transaction, connect
     from txlake.lake.log import Log, sources_tag
     from txlake.lake.tables import (
@@ -40,6 +41,7 @@ _HOMES = {
     "TxlakeDataSource": "txlake.spark_integration.data_source",
     "install_as_delta": "txlake.spark_integration.delta_package",
     "uninstall_as_delta": "txlake.spark_integration.delta_package",
+    "Branch": "txlake.lake.branches",
     "Lake": "txlake.lake.lake",
     "LakeSession": "txlake.lake.lake",
     "Transaction": "txlake.lake.lake",
@@ -55,6 +57,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Branch",
     "DeltaMergeBuilder",
     "DeltaOptimizeBuilder",
     "DeltaTable",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,6 +130,17 @@ def test_rows_with_ids(spark: SparkSession, tmp_path: Path) -> None:
                 InvalidRequest, match="tracks rows, and the branch has changed rows"
             ):
                 b.publish()
+
+
+def test_the_nightly_example(spark: SparkSession, tmp_path: Path) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "nightly.py"))
+    first, second, third = example["main"](str(tmp_path / "shop"))
+    assert first == "night 1: published by attempt 1"
+    assert second == "night 2: not published: orders without a customer: [2]"
+    assert third == "night 3: published by attempt 2"
+    with txlake.connect(str(tmp_path / "shop"), spark=spark) as lake:
+        assert [row[0] for row in rows(lake, "SELECT night FROM loads")] == [1, 3]
+        assert lake.branches().count() == 0
 
 
 def test_a_branch_ends_with_its_time(

@@ -24,7 +24,7 @@ PAGES = {
 """The root's pages, and what they are called on the site."""
 
 REFERENCE = {
-    "Lake and sessions": ("connect", "Lake", "LakeSession", "Transaction"),
+    "Lake and sessions": ("connect", "Lake", "LakeSession", "Transaction", "Branch"),
     "Tables": (
         *("DeltaTable", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTableBuilder"),
         "IdentityGenerator",

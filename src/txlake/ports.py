@@ -245,6 +245,19 @@ class OpenTransactions:
     begin_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """What a transaction on a branch read of a table.
+
+    Attributes:
+        record: the reads that have to stay true (`conflict.read_set_codec`).
+        level: the isolation level at which they were checked, as `conflict.levels` writes it.
+    """
+
+    record: str
+    level: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedTable:
     """A table that was created on a branch, which becomes one of the branch's parent.
@@ -288,14 +301,14 @@ class Ratification:
         commits: at most one version of each table.
         unchanged: by table id, the head that a table which was read must still have.
         names: changes of the catalog, in order, before the commits.
-        reads: on a branch, by table id, records of what the transaction read, to be kept.
+        reads: on a branch, by table id, what the transaction read, to be kept.
     """
 
     transaction_id: str
     commits: tuple[TableCommit, ...] = ()
     unchanged: Mapping[str, int] = field(default_factory=dict)
     names: tuple[NameChange, ...] = ()
-    reads: Mapping[str, str] = field(default_factory=dict)
+    reads: Mapping[str, ReadRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -278,24 +278,27 @@ def test_what_main_changed_meanwhile_conflicts(
     assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x"]
 
 
-def test_a_select_counts_under_serializable(lake: Lake) -> None:
-    """Also one of a table that the branch never changed."""
+@pytest.mark.parametrize("level", ["SNAPSHOT", "WRITE SERIALIZABLE", "SERIALIZABLE"])
+def test_the_levels_of_its_transactions_count(lake: Lake, level: str) -> None:
+    """A SELECT, also of a table that the branch never changed, and the condition of a write."""
     x = lake.on("x")
-    for level, table in (("SERIALIZABLE", "u"), ("WRITE SERIALIZABLE", "t")):
-        lake.do(f"SET TRANSACTION ISOLATION LEVEL {level}; BEGIN", x)
-        lake.rows(f"SELECT * FROM {table} WHERE v > 0", x)
-        lake.do("INSERT INTO t VALUES (9, 9); COMMIT", x)
+    lake.do(f"SET TRANSACTION ISOLATION LEVEL {level}; BEGIN", x)
+    lake.rows("SELECT * FROM u WHERE v > 0", x)
+    lake.do("INSERT INTO t VALUES (9, 9); COMMIT", x)
     lake.do("UPDATE u SET v = 7 WHERE id = 1")
-    session = Session(lake.engine, HANDLERS)
-    lake.do("PUBLISH BRANCH x", session)
+    if level == "SERIALIZABLE":
+        with pytest.raises(SerializableIsolationViolation, match=r"default\.u"):
+            lake.do("PUBLISH BRANCH x")
+    else:
+        lake.do("PUBLISH BRANCH x")
     y = lake.on("y")
-    lake.do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN", y)
-    lake.rows("SELECT * FROM u WHERE v > 0", y)
-    lake.do("INSERT INTO t VALUES (10, 10); COMMIT", y)
-    lake.do("UPDATE u SET v = 8 WHERE id = 1")
-    lake.do("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", session)
-    with pytest.raises(SerializableIsolationViolation):
-        lake.do("PUBLISH BRANCH y", session)
+    lake.do(f"SET TRANSACTION ISOLATION LEVEL {level}; UPDATE t SET v = 0 WHERE v = 4", y)
+    lake.do("UPDATE t SET v = 4 WHERE id = 1")
+    if level == "SNAPSHOT":
+        lake.do("PUBLISH BRANCH y")
+    else:
+        with pytest.raises(ConcurrentAppendException):
+            lake.do("PUBLISH BRANCH y")
 
 
 def test_definitions_are_published(lake: Lake) -> None:

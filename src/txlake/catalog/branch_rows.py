@@ -21,7 +21,7 @@ from txlake.catalog.relations import (
     views,
 )
 from txlake.errors import InvalidRequest, Unavailable
-from txlake.ports import AdoptedTable, EndedBranch
+from txlake.ports import AdoptedTable, EndedBranch, ReadRecord
 
 MAIN_NAME = "main"
 
@@ -63,13 +63,13 @@ class BranchTable:
         is_dropped: it was dropped there.
         origin: the table that it was made from, under its name now; None if that was dropped, and
             for a table that was created on the branch.
-        reads: records of what the branch's commits read of it, in their order.
+        reads: what the branch's commits read of it, in their order.
     """
 
     entry: TableEntry
     is_dropped: bool
     origin: TableEntry | None
-    reads: tuple[str, ...]
+    reads: tuple[ReadRecord, ...]
 
     @property
     def is_changed(self) -> bool:
@@ -131,9 +131,9 @@ def branch_tables(connection: Connection, number: int) -> list[BranchTable]:
     owners = {row.id: names.database_entry(row) for row in connection.execute(sa.select(databases))}
     is_read = branch_reads.c.table_id.in_({row.id for row in rows})
     query = sa.select(branch_reads).where(is_read).order_by(branch_reads.c.sequence)
-    reads: dict[str, list[str]] = {}
-    for record in connection.execute(query):
-        reads.setdefault(record.table_id, []).append(record.record)
+    reads: dict[str, list[ReadRecord]] = {}
+    for row in connection.execute(query):
+        reads.setdefault(row.table_id, []).append(ReadRecord(row.record, row.level))
 
     def entry_of(row: sa.Row[Any]) -> TableEntry:
         return names.table_entry(row, owners[row.database_id])
@@ -151,11 +151,11 @@ def branch_tables(connection: Connection, number: int) -> list[BranchTable]:
     return sorted(found, key=lambda table: (table.entry.database, table.entry.name))
 
 
-def record_reads(connection: Connection, reads: Mapping[str, str], sequence: int) -> None:
-    """Insert records of what the transaction read that made the instant, by table id."""
+def record_reads(connection: Connection, reads: Mapping[str, ReadRecord], sequence: int) -> None:
+    """Insert what the transaction read that made the instant, by table id."""
     rows = [
-        {"table_id": table_id, "sequence": sequence, "record": record}
-        for table_id, record in sorted(reads.items())
+        {"table_id": table_id, "sequence": sequence, "record": read.record, "level": read.level}
+        for table_id, read in sorted(reads.items())
     ]
     connection.execute(sa.insert(branch_reads), rows)
 

@@ -145,6 +145,7 @@ branch_reads = Table(
     Column("table_id", String(36), primary_key=True),
     Column("sequence", BigInteger, primary_key=True),
     Column("record", Text, nullable=False),
+    Column("level", String(32), nullable=False),
 )
 
 # Views and tables of a database share one space of names.

@@ -35,6 +35,7 @@ from txlake.ports import (
     NameChange,
     Ratification,
     Ratified,
+    ReadRecord,
     System,
     TableCommit,
     TurnTaken,
@@ -107,15 +108,22 @@ def commit_together(
     return loop.run()
 
 
-def _read_records(parts: Sequence[Part]) -> dict[str, str]:
-    """Return records of what the parts read, by table id, for tables that existed before."""
+def _read_records(parts: Sequence[Part]) -> dict[str, ReadRecord]:
+    """Return what the parts read that has to stay true at their levels, by table id, for tables
+    that existed before.
+    """
     return {
-        _table_id(part.log): encode_read_set(
-            ReadSet.of(part.proposal.footprint), part.proposal.base
-        )
+        _table_id(part.log): _read_record(part.proposal)
         for part in parts
         if part.proposal.base.version >= 0
     }
+
+
+def _read_record(proposal: Proposal) -> ReadRecord:
+    """Return what a proposal read that has to stay true at its level."""
+    footprint, level = proposal.footprint, proposal.level
+    read = replace(ReadSet.of(footprint), reads=footprint.reads_checked_at(level))
+    return ReadRecord(encode_read_set(read, proposal.base), level.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ class LakeCommitter:
         ledger: Ledger,
         transaction_id: str,
         names: Sequence[NameChange],
-        reads: Mapping[str, str],
+        reads: Mapping[str, ReadRecord],
     ) -> None:
         self._ledger = ledger
         self._transaction_id = transaction_id

@@ -154,6 +154,11 @@ class Footprint:
         """Whether the transaction changes nothing in any table, so that it can't conflict."""
         return self.is_empty and not self.changes_elsewhere
 
+    def reads_checked_at(self, level: Level) -> tuple[Read, ...]:
+        """Return the reads that have to stay true at an isolation level."""
+        kinds = _KINDS_CHECKED[level]
+        return tuple(read for read in self.reads if read.kind in kinds)
+
     def depends_on_table(self, level: Level) -> bool:
         """Return whether a concurrent commit could invalidate a read at this isolation level.
 

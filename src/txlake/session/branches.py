@@ -20,6 +20,7 @@ from txlake.commit.feed_rules import has_feed
 from txlake.commit.membership import DOMAIN
 from txlake.commit.row_tracking import is_enabled
 from txlake.conflict.adoption import only_moves_marks
+from txlake.conflict.levels import parse_level, strictest
 from txlake.conflict.locking import LockMode
 from txlake.conflict.read_set import ReadSet, join_reads
 from txlake.conflict.read_set_codec import decode_read_sets
@@ -190,6 +191,9 @@ def _publication(
     made = Session(target, session.handlers, level=session.level)
     try:
         with made.alone(wanted) as context:
+            levels = {parse_level(one.level) for table in tables for one in table.reads}
+            if levels:
+                context.transaction.set_level(strictest(context.transaction.level, *levels))
             for one in changed:
                 _stage(context, one, entry)
             for table in dropped:
@@ -269,7 +273,8 @@ def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | Non
     log = on_branch.at_entry(own).log
     base, head = log.snapshot(own.base), log.snapshot(own.head)
     commits = [commit.actions for commit in log.commits(base.version, head.version)]
-    read = join_reads(decode_read_sets(table.reads, base))
+    records = [each.record for each in table.reads]
+    read = join_reads(decode_read_sets(records, base))
     _require_publishable(f"PUBLISH BRANCH {name}: {log.name}", base, head, commits, read)
     actions = net_actions(base, head, commits, timestamp_ms=on_branch.system.now_ms())
     marks: Mapping[str, int] = {}

@@ -29,6 +29,7 @@ def upgrade() -> None:
         sa.Column("table_id", sa.String(36), primary_key=True),
         sa.Column("sequence", sa.BigInteger, primary_key=True),
         sa.Column("record", sa.Text, nullable=False),
+        sa.Column("level", sa.String(32), nullable=False),
     )
     for relation in ("txlake_databases", "txlake_tables"):
         op.add_column(

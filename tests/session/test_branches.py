@@ -31,6 +31,7 @@ from txlake.session.branches import explain_publish
 from txlake.session.command import AsRows
 from txlake.session.engine import Engine
 from txlake.session.membership.attachment import attach, detach
+from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.session import Session
 from txlake.session.views.describe import Rows
 from txlake.sql import parse
@@ -511,6 +512,23 @@ def test_vacuum_keeps_what_other_branches_read(lake: Lake) -> None:
     assert lake.data_files("t") <= there
     assert not there & (kept - lake.data_files("t")), "the branch's files are nobody's any more"
     assert not there & first, "nor are those that it began with"
+
+
+def test_a_table_that_main_drops_stays_for_its_branches(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    entry = lake.catalog.find("default", "t")
+    assert entry is not None
+    store = lake.engine.store_at(entry.location)
+    lake.do("DROP TABLE t PURGE")
+    finish_interrupted(lake.engine)
+    assert len(lake.rows("SELECT * FROM t", x)) == 5
+    with pytest.raises(InvalidRequest, match="was dropped where the branch began"):
+        lake.do("PUBLISH BRANCH x")
+    lake.do("DROP BRANCH x")
+    assert list(store.list(""))
+    finish_interrupted(lake.engine)
+    assert not list(store.list(""))
 
 
 def test_vacuum_keeps_what_transactions_on_branches_read(lake: Lake) -> None:

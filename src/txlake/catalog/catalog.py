@@ -356,6 +356,13 @@ class Catalog:
         with self._database.reading() as connection:
             return names.table_at(connection, location, self.branch)
 
+    def is_used(self, location: str) -> bool:
+        """Return whether any branch, or main, has a table at a location that isn't dropped
+        there.
+        """
+        with self._database.reading() as connection:
+            return names.is_used(connection, location)
+
     def other_lines(self, entry: TableEntry) -> list[TableEntry]:
         """Return the tables at a table's location on the other branches, main included."""
         with self._database.reading() as connection:

@@ -188,6 +188,11 @@ def table_at(connection: Connection, location: str, branch: int = MAIN) -> Table
     return table_entry(row, database_entry(owner.one()))
 
 
+def is_used(connection: Connection, location: str) -> bool:
+    """Return whether any branch, or main, has a table at a location that isn't dropped there."""
+    return exists(connection, tables.c.dropped_sequence.is_(None) & (tables.c.location == location))
+
+
 def other_lines(connection: Connection, entry: TableEntry) -> list[TableEntry]:
     """Return the tables at a table's location on the other branches, main included."""
     query = _live().where(

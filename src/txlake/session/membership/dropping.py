@@ -116,12 +116,15 @@ def _retain_folder(engine: Engine, handle: Handle) -> None:
 def _remove_folder(engine: Engine, handle: Handle, *, keeps_files: bool) -> None:
     """Remove a dropped table's folder, unless `keeps_files`, and its row in the catalog.
 
-    A step that fails is logged, and done again when the lake is opened.
+    A step that fails is logged, and done again when the lake is opened. So is the removal of what a
+    branch has too.
     """
     engine.forget(handle)
     ledger, table_id = engine.catalog.of_lake().ledger, handle_entry(handle).id
     try:
         if not keeps_files:
+            if engine.catalog.of_lake().is_used(handle.store.url):
+                return  # a branch has the table
             # Another process that finishes this drop notes it too, unless the row is gone by then.
             if not handle.store.excludes_late_writes:
                 ledger.note_clearing(table_id)
@@ -159,8 +162,11 @@ def _finish_removal(engine: Engine, table: PendingTable) -> None:
     """Remove a dropped table's folder, if the lake owns it, and its row; log if that fails."""
     ledger = engine.catalog.of_lake().ledger
     try:
-        if table.managed and ledger.note_clearing(table.table_id):
-            _delete_files(engine, engine.store_at(table.location), table.table_id)
+        if table.managed:
+            if engine.catalog.of_lake().is_used(table.location):
+                return  # a branch has the table
+            if ledger.note_clearing(table.table_id):
+                _delete_files(engine, engine.store_at(table.location), table.table_id)
         ledger.forget(table.table_id)
     except TxlakeError as error:
         _logger.warning("%s: its folder is removed later: %s", table.location, error)

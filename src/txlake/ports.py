@@ -277,13 +277,14 @@ class EndedBranch:
 
     Attributes:
         id: the branch's.
-        heads: by table id, the versions of all of its tables that are published.
+        tables: by table id, the version that is published of each of its tables, and when that got
+            its name.
         target: the number of the branch that gets its databases and views, 0 for main.
         successor: the id of the branch that gets its name, as it is rebased.
     """
 
     id: str
-    heads: Mapping[str, int]
+    tables: Mapping[str, tuple[int, int]]
     target: int = 0
     successor: str | None = None
 

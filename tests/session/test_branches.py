@@ -405,6 +405,58 @@ def test_a_commit_that_comes_while_it_is_published_is_not_lost(
     assert lake.rows("SELECT * FROM u WHERE id = 9") == [(9, 9)]
 
 
+@pytest.mark.parametrize("statement", ["DROP TABLE u", "ALTER TABLE u RENAME TO u2"])
+def test_names_that_change_while_it_is_published_are_not_lost(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    tables = Branches.tables
+
+    def and_one_more(self: Branches, entry: object) -> list[BranchTable]:
+        found = tables(self, entry)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        lake.do(statement, x)
+        return found
+
+    monkeypatch.setattr(Branches, "tables", and_one_more)
+    with pytest.raises(Unavailable, match="got another commit while it was published"):
+        lake.do("PUBLISH BRANCH x")
+    lake.do("PUBLISH BRANCH x")
+    assert "u" not in tables_of(lake)
+
+
+def test_a_name_that_another_table_gave_up_is_published(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("ALTER TABLE u RENAME TO z; ALTER TABLE t RENAME TO u", x)
+    lake.do("PUBLISH BRANCH x")
+    assert tables_of(lake) == ["u", "z"]
+    assert lake.rows("SELECT * FROM z") == [(1, 1)]
+    y = lake.on("y")
+    lake.do("ALTER TABLE u RENAME TO w; ALTER TABLE w RENAME TO u; DELETE FROM u WHERE id > 1", y)
+    lake.do("PUBLISH BRANCH y")
+    assert lake.rows("SELECT * FROM u") == [(1, 1)], "it has its name again"
+
+
+def test_names_that_were_exchanged_are_refused(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("ALTER TABLE t RENAME TO w; ALTER TABLE u RENAME TO t; ALTER TABLE w RENAME TO u", x)
+    with pytest.raises(InvalidRequest, match=r"exchanged the names of default\.t and default\.u"):
+        lake.do("PUBLISH BRANCH x")
+    lake.do("ALTER TABLE t RENAME TO a; ALTER TABLE u RENAME TO b", x)
+    lake.do("PUBLISH BRANCH x")
+    assert tables_of(lake) == ["a", "b"]
+
+
+def test_a_table_renamed_into_a_new_database_is_refused(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("CREATE DATABASE d; ALTER TABLE u RENAME TO d.u", x)
+    with pytest.raises(InvalidRequest, match=r"into a database that it created: CREATE DATABASE"):
+        lake.do("PUBLISH BRANCH x")
+    lake.do("CREATE DATABASE d; PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM d.u") == [(1, 1)]
+
+
 def test_it_is_published_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9)", x)
@@ -442,6 +494,30 @@ def test_a_rebased_branch_has_what_main_committed(lake: Lake) -> None:
     rows[2:4] = [(3, 30), (4, 40)]
     assert lake.rows("SELECT * FROM t") == rows
     assert tables_of(lake) == ["n", "t"]
+
+
+def test_a_rebased_branch_has_the_names_that_main_has(lake: Lake) -> None:
+    """What main named before the rebase isn't a change of the branch's, nor a conflict."""
+    views = lake.catalog.views
+    x = lake.on("x")
+    x.engine.catalog.of_lake().views.create("default", "own", "SELECT 1 AS one", [])
+    lake.do("CREATE DATABASE own; CREATE TABLE own.n (id BIGINT)", x)
+    lake.do("CREATE DATABASE d; ALTER TABLE u RENAME TO w")
+    for name in ("kept", "dropped"):
+        views.create("default", name, "SELECT 1 AS one", [])
+    lake.do("REBASE BRANCH x", x)
+    x = lake.on("x", create=False)
+    there = x.engine.catalog.of_lake().views
+    dropped = there.find("default", "dropped")
+    assert dropped is not None
+    there.drop(dropped.id)
+    lake.do("INSERT INTO w VALUES (2, 2); CREATE TABLE own.m (id BIGINT)", x)
+    lake.do("DROP DATABASE d; PUBLISH BRANCH x")
+    assert tables_of(lake) == ["t", "w"]
+    assert lake.rows("SELECT * FROM w") == [(1, 1), (2, 2)]
+    assert [view.name for view in views.entries("default")] == ["kept", "own"]
+    assert [each.name for each in lake.catalog.databases()] == ["default", "own"]
+    assert lake.rows("SELECT * FROM own.m") == []
 
 
 def test_what_a_rebased_branch_read_is_still_judged(lake: Lake) -> None:

@@ -168,7 +168,7 @@ def adopt_table(connection: Connection, change: AdoptedTable, now_ms: int) -> No
     """
     owner = names.database(connection, change.database, change.branch)
     if owner is None:
-        owner = _moved_database(connection, change)
+        owner = _moved_database(connection, change, now_ms)
     taken = names.table(connection, owner.name, change.name, change.branch)
     if taken is not None and taken.id != change.id:
         raise InvalidRequest(
@@ -185,7 +185,7 @@ def adopt_table(connection: Connection, change: AdoptedTable, now_ms: int) -> No
         raise names.dropped_error(connection, change.id)
 
 
-def _moved_database(connection: Connection, change: AdoptedTable) -> DatabaseEntry:
+def _moved_database(connection: Connection, change: AdoptedTable, now_ms: int) -> DatabaseEntry:
     """Move the database of a table that is adopted to the branch's parent, and return it.
 
     Raises InvalidRequest if it was dropped there since the branch began.
@@ -202,28 +202,30 @@ def _moved_database(connection: Connection, change: AdoptedTable) -> DatabaseEnt
     row = connection.execute(query).first()
     if row is None or row.created_ms < row.began_ms:
         return names.require_database(connection, change.database, change.branch)
-    _move_database(connection, row, change.branch)
+    _move_database(connection, row, change.branch, now_ms)
     return names.require_database(connection, change.database, change.branch)
 
 
-def _move_database(connection: Connection, row: sa.Row[Any], target: int) -> None:
-    """Make a branch's database one of another branch, or of main."""
+def _move_database(connection: Connection, row: sa.Row[Any], target: int, now_ms: int) -> None:
+    """Make a branch's database one of another branch, or of main, which is new there."""
     moved = sa.update(databases).where(databases.c.id == row.id)
     key = names.new_database_key(row.name, target)
-    connection.execute(moved.values(branch=target, folded_name=key))
+    connection.execute(moved.values(branch=target, folded_name=key, created_ms=now_ms))
 
 
-def _publish_databases(connection: Connection, entry: BranchEntry, target: int) -> None:
+def _publish_databases(
+    connection: Connection, entry: BranchEntry, target: int, now_ms: int
+) -> None:
     """Move the databases that a branch created to its parent, unless that has them too."""
     is_new = (databases.c.branch == entry.number) & (databases.c.created_ms >= entry.created_ms)
     for row in connection.execute(sa.select(databases).where(is_new)).all():
         if names.database(connection, row.name, target) is None:
             own = tables.c.database_id == row.id
             connection.execute(sa.update(tables).where(own).values(database_id=None))
-            _move_database(connection, row, target)
+            _move_database(connection, row, target, now_ms)
 
 
-def _publish_views(connection: Connection, entry: BranchEntry, target: int) -> None:
+def _publish_views(connection: Connection, entry: BranchEntry, target: int, now_ms: int) -> None:
     """Let the parent have the views that a branch created, changed, renamed or dropped.
 
     Raises InvalidRequest if the parent has changed one of them too.
@@ -250,7 +252,7 @@ def _publish_views(connection: Connection, entry: BranchEntry, target: int) -> N
         if names.table(connection, owner.name, row.name, target) is not None:
             raise InvalidRequest(f"{owner.name}.{row.name} is a table now; rename the view")
         moved = sa.update(views).where(views.c.id == row.id)
-        connection.execute(moved.values(database_id=owner.id))
+        connection.execute(moved.values(database_id=owner.id, modified_ms=now_ms))
 
 
 def _require_unchanged(row: sa.Row[Any], entry: BranchEntry) -> None:
@@ -262,7 +264,7 @@ def _require_unchanged(row: sa.Row[Any], entry: BranchEntry) -> None:
         )
 
 
-def end_branch(connection: Connection, change: EndedBranch) -> None:
+def end_branch(connection: Connection, change: EndedBranch, now_ms: int) -> None:
     """Delete a branch that is published.
 
     Raises InvalidRequest if it has ended already, or another was made from it, and Unavailable if
@@ -274,15 +276,15 @@ def end_branch(connection: Connection, change: EndedBranch) -> None:
     entry = branch_entry(row)
     require_no_child(connection, entry, f"PUBLISH BRANCH {entry.name}")
     is_live = (tables.c.branch == entry.number) & tables.c.dropped_sequence.is_(None)
-    query = sa.select(tables.c.id, tables.c.head).where(is_live)
-    heads = {row.id: row.head for row in connection.execute(query)}
-    if heads != {table_id: change.heads.get(table_id) for table_id in heads}:
+    query = sa.select(tables.c.id, tables.c.head, tables.c.modified_ms).where(is_live)
+    states = {row.id: (row.head, row.modified_ms) for row in connection.execute(query)}
+    if states != change.tables:
         raise Unavailable(
             f"branch {entry.name!r} got another commit while it was published; nothing was "
             "published, do it again"
         )
-    _publish_databases(connection, entry, change.target)
-    _publish_views(connection, entry, change.target)
+    _publish_databases(connection, entry, change.target, now_ms)
+    _publish_views(connection, entry, change.target, now_ms)
     delete_branch(connection, entry)
     if change.successor is not None:
         renamed = sa.update(branches).where(branches.c.id == change.successor)
@@ -291,7 +293,6 @@ def end_branch(connection: Connection, change: EndedBranch) -> None:
                 folded_name=entry.name.lower(),
                 name=entry.name,
                 user_name=entry.user_name,
-                created_ms=entry.created_ms,
                 kept_until_ms=entry.kept_until_ms,
             )
         )

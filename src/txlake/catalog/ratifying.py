@@ -390,7 +390,7 @@ class _Batch:
                 case AdoptedTable():
                     branch_rows.adopt_table(self._connection, change, self._now_ms)
                 case EndedBranch():
-                    branch_rows.end_branch(self._connection, change)
+                    branch_rows.end_branch(self._connection, change, self._now_ms)
                 case _:
                     assert_never(change)
         return changed

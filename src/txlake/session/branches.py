@@ -109,11 +109,11 @@ def publish(session: Session, name: str) -> None:
     entry = require_branch(session.engine, name)
     engine = session.engine.main
     with _publication(session, entry, parent_of(engine, entry)) as (context, tables):
-        heads = {table.entry.id: table.entry.head or 0 for table in tables}
-        ended = EndedBranch(id=entry.id, heads=heads, target=entry.parent)
+        ended = EndedBranch(id=entry.id, tables=_states(tables), target=entry.parent)
         context.transaction.change_name(ended, {})
         context.transaction.commit()
     _remove_logs(engine, entry, tables)
+    _remove_folders(engine, [table for table in tables if table.is_dropped])
 
 
 def explain_publish(session: Session, name: str) -> list[Judged]:
@@ -154,9 +154,11 @@ def rebase(session: Session, name: str) -> None:
     try:
         target = engine.on_branch(successor)
         with _publication(session, entry, target) as (context, tables):
-            heads = {table.entry.id: table.entry.head or 0 for table in tables}
             ended = EndedBranch(
-                id=entry.id, heads=heads, target=successor.number, successor=successor.id
+                id=entry.id,
+                tables=_states(tables),
+                target=successor.number,
+                successor=successor.id,
             )
             context.transaction.change_name(ended, {})
             context.transaction.commit()
@@ -166,6 +168,13 @@ def rebase(session: Session, name: str) -> None:
         branches.drop(successor.name)
         raise
     _remove_logs(engine, entry, tables)
+    _remove_folders(engine, [table for table in tables if table.is_dropped])
+
+
+def _states(tables: Sequence[BranchTable]) -> Mapping[str, tuple[int, int]]:
+    """Return the `EndedBranch.tables` of the tables that a branch began with and still has."""
+    own = (table.entry for table in tables if table.entry.base is not None and not table.is_dropped)
+    return {entry.id: (entry.head or 0, entry.modified_ms) for entry in own}
 
 
 @contextmanager
@@ -198,7 +207,7 @@ def _publication(
                 _stage(context, one, entry)
             for table in dropped:
                 _drop(context, table, entry.name)
-            for table in renamed:
+            for table in _in_order(renamed, entry):
                 _rename(context, table, entry)
             for table in new:
                 own = table.entry
@@ -246,6 +255,11 @@ def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
     entry = of_kind(branches.find(name), name, is_tag=is_tag)
     tables = branches.drop(name, is_tag=is_tag)
     _remove_logs(engine, entry, tables)
+    _remove_folders(engine, tables)
+
+
+def _remove_folders(engine: Engine, tables: Sequence[BranchTable]) -> None:
+    """Remove the folders of tables that a branch created in the warehouse; log failures."""
     for table in tables:
         if table.entry.base is None and table.entry.managed:
             try:
@@ -396,8 +410,36 @@ def _drop(context: Context, table: BranchTable, name: str) -> None:
 
 def _is_renamed(table: BranchTable, entry: BranchEntry) -> bool:
     """Return whether a table that the branch began with has got another name there."""
-    own = table.entry
-    return own.base is not None and not table.is_dropped and own.modified_ms >= entry.created_ms
+    own, origin = table.entry, table.origin
+    if own.base is None or table.is_dropped or own.modified_ms < entry.created_ms:
+        return False
+    return origin is None or (own.database, own.name) != (origin.database, origin.name)
+
+
+def _in_order(renamed: Sequence[BranchTable], entry: BranchEntry) -> Sequence[BranchTable]:
+    """Return renamed tables so that each name is free before another table gets it.
+
+    Raises InvalidRequest if tables have exchanged their names.
+    """
+    ordered: list[BranchTable] = []
+    left = list(renamed)
+    while left:
+        names = {str(_name_of(table)).lower() for table in left}
+        free = [
+            table
+            for table in left
+            if f"{table.entry.database}.{table.entry.name}".lower()
+            not in names - {str(_name_of(table)).lower()}
+        ]
+        if not free:
+            raise InvalidRequest(
+                f"branch {entry.name!r} has exchanged the names of {' and '.join(sorted(names))}: "
+                "give each a name on the branch that none of them had where it began, and rename "
+                "them after publishing"
+            )
+        ordered += free
+        left = [table for table in left if table not in free]
+    return ordered
 
 
 def _rename(context: Context, table: BranchTable, entry: BranchEntry) -> None:
@@ -410,6 +452,12 @@ def _rename(context: Context, table: BranchTable, entry: BranchEntry) -> None:
         raise InvalidRequest(
             f"branch {entry.name!r} renamed a table to {own.database}.{own.name}, which was "
             "dropped or renamed where the branch began; give it the name that it has there"
+        )
+    if context.engine.catalog.database(own.database) is None:
+        raise InvalidRequest(
+            f"branch {entry.name!r} renamed {origin.database}.{origin.name} to {own.database}."
+            f"{own.name}, into a database that it created: CREATE DATABASE {own.database} where "
+            "the branch began, then publish again"
         )
     handle = _origin_of(context, table)
     before = handle.entry

@@ -607,6 +607,52 @@ def test_a_table_that_main_drops_stays_for_its_branches(lake: Lake) -> None:
     assert not list(store.list(""))
 
 
+@pytest.mark.parametrize("kept_ms", [0, 1])
+def test_a_dropped_table_stays_for_the_branches_that_have_it(kept_ms: int) -> None:
+    lake = Lake(kept_ms=kept_ms)
+    lake.do("CREATE TABLE t (id BIGINT, v BIGINT); INSERT INTO t VALUES (1, 1); CREATE TAG old")
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (2, 2)", x)
+    place = lake.tables()["default.t"]
+    lake.do("DROP TABLE t")
+    wait_until_expired(lake)
+    finish_interrupted(lake.engine)
+    assert lake.rows("SELECT * FROM t", x) == [(1, 1), (2, 2)]
+    old = lake.catalog.branches.find("old")
+    assert old is not None
+    lake.do(f"CREATE BRANCH y AT INSTANT {old.fork_sequence}")
+    y = lake.on("y", create=False)
+    assert lake.rows("SELECT * FROM t", y) == [(1, 1)], "its files are there"
+    lake.do("DROP BRANCH x; DROP BRANCH y; DROP TAG old")
+    lake.do(f"CREATE BRANCH z AT INSTANT {old.fork_sequence}")
+    finish_interrupted(lake.engine)
+    assert tables_of(lake, lake.on("z", create=False)) == [], "its files may be gone by now"
+    assert lake.files(place) == []
+
+
+def wait_until_expired(lake: Lake) -> None:
+    """Wait until the catalog's clock is past the retention of all dropped tables."""
+    dropped = lake.catalog.dropped
+    while len(dropped.expired()) < len(dropped.entries()):
+        continue
+
+
+def test_a_table_comes_back_beside_its_branches() -> None:
+    lake = Lake(kept_ms=10**9)
+    lake.do("CREATE TABLE t (id BIGINT, v BIGINT); INSERT INTO t VALUES (1, 1)")
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (2, 2); CREATE TABLE n (id BIGINT)", x)
+    place = x.engine.catalog.of_lake().find("default", "n").location  # type: ignore[union-attr]
+    lake.do("DROP TABLE n", x)
+    lake.do("DROP TABLE t; UNDROP TABLE t")
+    assert [row[2] for row in lake.rows("SHOW TABLES DROPPED")] == [], "n was the branch's"
+    with pytest.raises(InvalidRequest, match="there is no dropped table 'n'"):
+        lake.do("UNDROP TABLE n")
+    lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM t") == [(1, 1), (2, 2)]
+    assert lake.files(place) == []
+
+
 def test_vacuum_keeps_what_transactions_on_branches_read(lake: Lake) -> None:
     zero = "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
     lake.do(f"ALTER TABLE t SET TBLPROPERTIES {zero}")

@@ -170,8 +170,12 @@ class Branches:
         owners = _rows(connection, databases, databases.c.branch == entry.parent)
         by_owner = {row["id"]: self._system.new_id() for row in owners}
         is_theirs = (tables.c.branch == entry.parent) & tables.c.database_id.is_not(None)
+        forks = tables.alias()
+        has_files = tables.c.kept_until_ms.is_not(None) | sa.exists().where(
+            (forks.c.root_id == tables.c.id) & forks.c.dropped_sequence.is_(None)
+        )
         is_kept = tables.c.dropped_sequence.is_(None) | (
-            tables.c.dropped_sequence > entry.fork_sequence
+            (tables.c.dropped_sequence > entry.fork_sequence) & has_files
         )
         members = _rows(connection, tables, is_theirs & is_kept & tables.c.head.is_not(None))
         versions = _versions(connection, [row["id"] for row in members], entry.fork_sequence)

@@ -104,7 +104,8 @@ def undrop_table(
             "over: SHOW TABLES DROPPED lists what can come back"
         )
     here = sa.select(tables.c.location).where(is_it).scalar_subquery()
-    others = (tables.c.location == here) & ~is_it
+    is_fork = sa.func.coalesce(tables.c.root_id, "") == table_id
+    others = (tables.c.location == here) & ~is_it & ~is_fork
     if exists(connection, others & tables.c.dropped_sequence.is_(None)):
         raise InvalidRequest(
             f"{owner.name}.{name} can't come back: another table of the lake is at its place now; "

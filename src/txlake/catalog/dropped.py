@@ -50,16 +50,16 @@ class DroppedTables:
         self._database = database
 
     def entries(self) -> list[DroppedEntry]:
-        """Return the retained dropped tables, newest drop first, expired ones included."""
-        return self._query_entries(_IS_RETAINED)
+        """Return the retained dropped tables of main, newest drop first, expired ones included."""
+        return self._query_entries(_IS_RETAINED & (tables.c.branch == names.MAIN))
 
     def expired(self) -> list[DroppedEntry]:
         """Return the retained dropped tables whose retention has ended."""
         return self._query_entries(_IS_RETAINED & (tables.c.kept_until_ms <= self._database.now()))
 
     def find(self, table_id: str) -> DroppedEntry | None:
-        """Return the retained dropped table with that id; None if it isn't dropped or not
-        retained.
+        """Return the retained dropped table with that id, of main or a branch; None if it isn't
+        dropped or not retained.
         """
         entries = self._query_entries(_IS_RETAINED & (tables.c.id == table_id))
         return entries[0] if entries else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -155,3 +155,28 @@ def test_a_branch_ends_with_its_time(
     with txlake.connect(place, spark=spark) as lake:
         assert rows(lake.session(), "SHOW TAGS") == []
         assert sorted(row.name for row in lake.branches().collect()) == ["kept", "long"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        (3, {}, "expected a branch's name, found 3"),
+        ("Main", {}, "'main' is the lake itself, no branch"),
+        ("main", {"create": True}, "'main' is the lake itself, no branch"),
+        ("x", {"create": True, "at": "now"}, "at: expected a whole number of 0 or more"),
+        ("x", {"create": True, "at": True}, "at: expected a whole number of 0 or more"),
+        ("x", {"create": True, "retention_ms": -1}, "retention_ms: expected a whole number of 1"),
+        ("x", {"create": True, "retention_ms": 1.5}, "retention_ms: expected a whole number of 1"),
+        ("x", {"create": True, "origin": 1}, "origin: expected a branch's name, found 1"),
+        ("x", {"create": True, "origin": ""}, "can't name a branch or a tag: it is empty"),
+        ("x", {"retention_ms": 1}, "give create=True"),
+    ],
+)
+def test_what_is_no_branch_is_refused(
+    tmp_path: Path, name: str, arguments: dict[str, Any], says: str
+) -> None:
+    with (
+        txlake.connect(str(tmp_path / "lake")) as lake,
+        pytest.raises(InvalidRequest, match=says),
+    ):
+        lake.branch(name, **arguments)

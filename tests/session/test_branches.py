@@ -547,6 +547,19 @@ def test_a_branch_of_a_branch_is_published_to_it(lake: Lake) -> None:
 # What is kept
 
 
+def test_a_branch_and_a_tag_are_told_apart(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("CREATE TAG old", x)
+    for statement, says in (
+        ("DROP BRANCH old", "expected a branch, found the tag 'old': .* DROP TAG drops it"),
+        ("DROP TAG x", "expected a tag, found the branch 'x': DROP BRANCH drops it"),
+        ("PUBLISH BRANCH x", "PUBLISH BRANCH x: tag 'old' was made from it; drop that one first"),
+        ("REBASE BRANCH x", "REBASE BRANCH x: tag 'old' was made from it; drop that one first"),
+    ):
+        with pytest.raises(InvalidRequest, match=says):
+            lake.do(statement)
+
+
 def test_a_dropped_branch_leaves_nothing_behind(lake: Lake) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9); CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", x)

@@ -101,9 +101,16 @@ def of_kind(entry: BranchEntry | None, name: str, *, is_tag: bool = False) -> Br
             f"there is no branch {name!r}: SHOW BRANCHES lists them, CREATE BRANCH makes one. One "
             "that was published or dropped has ended"
         )
-    if entry.is_tag != is_tag:
-        use = "read a table as of it (VERSION AS OF)" if entry.is_tag else "use the branch"
-        raise InvalidRequest(f"{name!r} is a {entry.kind}: {use}, or give another name")
+    if entry.is_tag and not is_tag:
+        raise InvalidRequest(
+            f"expected a branch, found the tag {name!r}: VERSION AS OF reads a table as of it, "
+            "DROP TAG drops it, CREATE BRANCH makes a branch of another name"
+        )
+    if is_tag and not entry.is_tag:
+        raise InvalidRequest(
+            f"expected a tag, found the branch {name!r}: DROP BRANCH drops it, SHOW TAGS lists the "
+            "tags"
+        )
     return entry
 
 
@@ -274,7 +281,8 @@ def end_branch(connection: Connection, change: EndedBranch, now_ms: int) -> None
     if row is None:
         raise InvalidRequest("the branch has ended meanwhile: it was published or dropped")
     entry = branch_entry(row)
-    require_no_child(connection, entry, f"PUBLISH BRANCH {entry.name}")
+    what = "PUBLISH" if change.successor is None else "REBASE"
+    require_no_child(connection, entry, f"{what} BRANCH {entry.name}")
     is_live = (tables.c.branch == entry.number) & tables.c.dropped_sequence.is_(None)
     query = sa.select(tables.c.id, tables.c.head, tables.c.modified_ms).where(is_live)
     states = {row.id: (row.head, row.modified_ms) for row in connection.execute(query)}
@@ -300,10 +308,12 @@ def end_branch(connection: Connection, change: EndedBranch, now_ms: int) -> None
 
 def require_no_child(connection: Connection, entry: BranchEntry, what: str) -> None:
     """Raise InvalidRequest if another branch was made from this one. `what`: the statement."""
-    query = sa.select(branches.c.name).where(branches.c.parent == entry.number).limit(1)
-    child = connection.scalar(query)
-    if child is not None:
-        raise InvalidRequest(f"{what}: branch {child!r} was made from it; drop that one first")
+    query = sa.select(branches).where(branches.c.parent == entry.number).limit(1)
+    row = connection.execute(query).first()
+    if row is not None:
+        child = branch_entry(row)
+        ends = "drop that one" if child.is_tag else "publish or drop that one"
+        raise InvalidRequest(f"{what}: {child.kind} {child.name!r} was made from it; {ends} first")
 
 
 def delete_branch(connection: Connection, entry: BranchEntry) -> None:

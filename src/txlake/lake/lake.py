@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from txlake.catalog import AdmissionOutdated
+from txlake.catalog.branch_rows import MAIN_NAME
 from txlake.catalog.unity import is_unity
 from txlake.commands import HANDLERS
 from txlake.conflict.evidence import is_futile
@@ -503,6 +504,29 @@ class LakeSession(Streams):
         self.close()
 
 
+def _check_branch(
+    name: object, *, create: bool, at: object, origin: object, retention_ms: object
+) -> None:
+    """Raise InvalidRequest for arguments of `Lake.branch` that aren't what they have to be."""
+    if not isinstance(name, str):
+        raise InvalidRequest(f"branch: expected a branch's name, found {name!r}")
+    if name.lower() == MAIN_NAME:
+        raise InvalidRequest(
+            "'main' is the lake itself, no branch: use the lake, or lake.session()"
+        )
+    if origin is not None and not isinstance(origin, str):
+        raise InvalidRequest(f"branch: origin: expected a branch's name, found {origin!r}")
+    for what, number, least in (("at", at, 0), ("retention_ms", retention_ms, 1)):
+        if number is not None and (type(number) is not int or number < least):
+            raise InvalidRequest(
+                f"branch: {what}: expected a whole number of {least} or more, found {number!r}"
+            )
+    if not create and not (at is None and origin is None and retention_ms is None):
+        raise InvalidRequest(
+            "branch: at, origin and retention_ms are of a branch that is created: give create=True"
+        )
+
+
 class Lake(LakeSession):
     """A lake: databases of named tables in a warehouse, and path tables.
 
@@ -527,16 +551,18 @@ class Lake(LakeSession):
             origin: the branch that it is made from; None for the lake's own tables.
             retention_ms: how long it is kept; None: until it is dropped or published.
 
-        Raises InvalidRequest if there is no such branch, or it can't be created.
+        Raises InvalidRequest if there is no such branch, or it can't be created, and for `main`.
         """
         from txlake.lake.branches import Branch
+
+        _check_branch(name, create=create, at=at, origin=origin, retention_ms=retention_ms)
 
         session = Session(self._session.engine.main, HANDLERS, level=self._session.level)
         if create:
             instant = None if at is None else LakeInstant(sequence=at)
             made = CreateBranch(
                 name=branch_name(name),
-                origin=origin,
+                origin=None if origin is None else branch_name(origin),
                 at=instant,
                 retain_ms=retention_ms,
                 if_not_exists=True,

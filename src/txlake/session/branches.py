@@ -281,7 +281,7 @@ def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | Non
         return None
     if table.origin is None:
         raise InvalidRequest(
-            f"PUBLISH BRANCH {name}: {own.database}.{own.name} was dropped where the branch began, "
+            f"branch {name!r}: {own.database}.{own.name} was dropped where the branch began, "
             "and the branch changed or read it; bring it back (UNDROP TABLE), or drop the branch"
         )
     log = on_branch.at_entry(own).log
@@ -289,7 +289,7 @@ def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | Non
     commits = [commit.actions for commit in log.commits(base.version, head.version)]
     records = [each.record for each in table.reads]
     read = join_reads(decode_read_sets(records, base))
-    _require_publishable(f"PUBLISH BRANCH {name}: {log.name}", base, head, commits, read)
+    _require_publishable(f"branch {name!r}: {log.name}", base, head, commits, read)
     actions = net_actions(base, head, commits, timestamp_ms=on_branch.system.now_ms())
     marks: Mapping[str, int] = {}
     if only_moves_marks(base.metadata, head.metadata):
@@ -402,7 +402,7 @@ def _drop(context: Context, table: BranchTable, name: str) -> None:
     base = context.transaction.open(handle).base
     if base.version != table.entry.base:
         raise InvalidRequest(
-            f"PUBLISH BRANCH {name}: the branch dropped {handle.name}, which has changed since it "
+            f"branch {name!r} dropped {handle.name}, which has changed since it "
             "began; drop the table where the branch began if it is to go, then publish again"
         )
     drop(context.transaction, handle)

@@ -180,3 +180,26 @@ def test_what_is_no_branch_is_refused(
         pytest.raises(InvalidRequest, match=says),
     ):
         lake.branch(name, **arguments)
+
+
+def test_rows_of_another_branch_are_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
+    """By name, and as a DataFrame, whose version isn't one of the table where it is written."""
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.write(pa.table({"id": [1]}), "t")
+        lake.sql("CREATE TAG `2026-01`")
+        b = lake.branch("nightly", create=True)
+        b.write(pa.table({"id": [2]}), "t", mode="append")
+        lake.sql("DELETE FROM t")
+        for version, ids in (("nightly", [1, 2]), ("2026-01", [1]), ("main", [])):
+            assert [row.id for row in b.read("t", version=version).sort("id").collect()] == ids
+        with pytest.raises(InvalidRequest, match="no branch or tag 'nowhere'"):
+            lake.read("t", version="nowhere")
+        with pytest.raises(InvalidRequest, match="expected a number, or the name of a branch"):
+            lake.read("t", version=1.5)  # type: ignore[arg-type]
+        b.write(pa.table({"id": [3]}), "t", mode="append")
+        on_branch, on_main = b.read("t"), lake.read("t")
+        b.write(pa.table({"id": [4]}), "t", mode="append")
+        lake.write(on_branch, "copy")
+        b.write(on_main, "copy")
+        assert rows(lake, "SELECT id FROM copy") == [(1,), (2,), (3,)]
+        assert rows(b, "SELECT id FROM copy") == []

@@ -83,7 +83,7 @@ def _may_be_temporary(table: TableName) -> bool:
 
 
 def _record_read(context: Context, lineage: ScanLineage) -> None:
-    """Record the read of one scan; a scan of another lake is ignored.
+    """Record the read of one scan; a scan of another lake, or on another branch, is ignored.
 
     Raises as `record_frame_reads`.
     """
@@ -114,8 +114,20 @@ def _record_read(context: Context, lineage: ScanLineage) -> None:
     assert handle is not None, "a place is always found"
     if not handle.in_lake and _is_dropped(context, lineage):
         raise _version_gone(lineage, "that table was dropped")
+    if _is_elsewhere(handle, lineage):
+        return  # as with VERSION AS OF 'branch'
     version = _snapshot_of(handle, lineage)
     transaction.read_frame(handle, version, _read_by(context, version, lineage))
+
+
+def _is_elsewhere(handle: Handle, lineage: ScanLineage) -> bool:
+    """Return whether the scan's version is one of another branch, or main's, that the table where
+    it is written doesn't have.
+    """
+    chains = (() if handle.entry is None else handle.entry.chain, lineage.chain)
+    own, scanned = chains
+    shared = len([one for one, other in zip(own, scanned, strict=False) if one == other])
+    return any(lineage.version > base for chain in chains for _, base in chain[shared : shared + 1])
 
 
 def _is_dropped(context: Context, lineage: ScanLineage) -> bool:

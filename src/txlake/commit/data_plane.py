@@ -86,6 +86,7 @@ class ScanLineage:
         lake: the id of the table's lake; None for a path table.
         table_id: the id in the table's metadata.
         version: the version read.
+        chain: by branch, the version that it began the table with (`TableEntry.chain`).
         transaction: id of the explicit transaction that made the scan; None outside of one.
         has_own_changes: whether the rows include uncommitted changes of that transaction.
         rollbacks: how many rollbacks to a savepoint the transaction had made before the scan.
@@ -98,6 +99,7 @@ class ScanLineage:
     lake: str | None
     table_id: str
     version: int
+    chain: tuple[tuple[str, int], ...] = ()
     transaction: str | None = None
     has_own_changes: bool = False
     rollbacks: int = 0

@@ -34,6 +34,7 @@ from txlake.sql.statements import (
     Write,
     table_of,
 )
+from txlake.sql.statements.branches import branch_name
 
 if TYPE_CHECKING:
     import datetime
@@ -129,7 +130,7 @@ class Statements:
         self,
         table: str,
         *,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: str | datetime.datetime | None = None,
         where: str | Column | None = None,
         columns: Sequence[str] | None = None,
@@ -137,8 +138,9 @@ class Statements:
         """Return the rows of a table, at its newest or an earlier version or a timestamp.
 
         Only rows for which `where` is true; files without any are not read. In a transaction the
-        newest version is the one that the transaction sees. A timestamp without a zone is in the
-        Spark session's.
+        newest version is the one that the transaction sees. The name of a branch or a tag as
+        `version` reads what the table is there. A timestamp without a zone is in the Spark
+        session's.
 
         Raises InvalidRequest when there is no such table, version or column, UnsupportedFeature for
         a table that txlake doesn't read, CorruptTable for a damaged log, and Unavailable when the
@@ -273,17 +275,23 @@ def named_table(table: str) -> Table:
 
 
 def _travel(
-    table: str, version: int | None, timestamp: str | datetime.datetime | None
+    table: str, version: int | str | None, timestamp: str | datetime.datetime | None
 ) -> TimeTravel | None:
-    """Return the version or time to read; None if neither is given.
+    """Return the version, branch, tag or time to read; None if nothing is given.
 
-    Raises InvalidRequest for both, and for values of another type.
+    Raises InvalidRequest for both, for values of another type, and for a text that is no name of a
+    branch or a tag.
     """
     if version is not None and timestamp is not None:
         raise InvalidRequest(f"{table}: give version or timestamp, not both")
     if version is not None:
+        if isinstance(version, str):
+            return TimeTravel(branch_or_tag=branch_name(version))
         if type(version) is not int:
-            raise InvalidRequest(f"{table}: version: expected a number, found {version!r}")
+            raise InvalidRequest(
+                f"{table}: version: expected a number, or the name of a branch or a tag, found "
+                f"{version!r}"
+            )
         return TimeTravel(version=version)
     return None if timestamp is None else TimeTravel(timestamp=timestamp_text(timestamp))
 

@@ -213,6 +213,16 @@ def test_what_concerns_all_branches_is_done_on_main(lake: Lake) -> None:
         attach(x, lake.path_table(f"{lake.place}-elsewhere"), "p")
 
 
+@pytest.mark.parametrize("end", ["PUBLISH", "REBASE", "DROP"])
+def test_a_commit_on_a_branch_that_has_ended_says_so(lake: Lake, end: str) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9); BEGIN; INSERT INTO t VALUES (8, 8)", x)
+    lake.do(f"{end} BRANCH x")
+    with pytest.raises(InvalidRequest, match="branch 'x' has ended"):
+        lake.do("COMMIT", x)
+    assert lake.rows("SELECT * FROM t WHERE id = 8") == []
+
+
 # Publishing
 
 

@@ -37,6 +37,7 @@ from txlake.datafiles.files import DeferredUploads, deferring_uploads
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import DroppedTable, NameChange, NewTable, System
+from txlake.session.branch_use import require_branch_open
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described, user_metadata
 from txlake.session.engine import Engine, Handle
@@ -400,13 +401,16 @@ class Transaction:
 
     def _cause_of(self, error: BaseException) -> BaseException:
         """Return the error; for a CorruptTable that another session's VACUUM explains, which has
-        ended the transaction or didn't know of it, the error that says so.
+        ended the transaction or didn't know of it, the error that says so. So for an error that the
+        end of the branch explains.
         """
-        if isinstance(error, CorruptTable):
-            try:
+        try:
+            if isinstance(error, CorruptTable):
                 self.registration.require_open()
-            except Unavailable as gone:
-                return gone
+            if isinstance(error, CorruptTable | InvalidRequest):
+                require_branch_open(self.engine, error)
+        except (Unavailable, InvalidRequest) as gone:
+            return gone
         return error
 
     def _look_at_ends(self) -> None:

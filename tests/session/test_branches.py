@@ -530,6 +530,15 @@ def test_a_rebased_branch_has_the_names_that_main_has(lake: Lake) -> None:
     assert lake.rows("SELECT * FROM own.m") == []
 
 
+def test_a_view_that_another_branch_published_stays(lake: Lake) -> None:
+    x = lake.on("x")
+    x.engine.catalog.of_lake().views.create("default", "w", "SELECT 1 AS one", [])
+    y = lake.on("y")
+    lake.do("INSERT INTO t VALUES (9, 9)", y)
+    lake.do("PUBLISH BRANCH x; PUBLISH BRANCH y")
+    assert [view.name for view in lake.catalog.views.entries("default")] == ["w"]
+
+
 def test_what_a_rebased_branch_read_is_still_judged(lake: Lake) -> None:
     x = lake.on("x")
     lake.do("UPDATE t SET v = 0 WHERE v > 3", x)

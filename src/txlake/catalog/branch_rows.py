@@ -258,8 +258,11 @@ def _publish_views(connection: Connection, entry: BranchEntry, target: int, now_
         owner = names.require_database(connection, row.owner, target)
         if names.table(connection, owner.name, row.name, target) is not None:
             raise InvalidRequest(f"{owner.name}.{row.name} is a table now; rename the view")
+        created_ms = row.created_ms if row.created_ms < entry.created_ms else now_ms
         moved = sa.update(views).where(views.c.id == row.id)
-        connection.execute(moved.values(database_id=owner.id, modified_ms=now_ms))
+        connection.execute(
+            moved.values(database_id=owner.id, created_ms=created_ms, modified_ms=now_ms)
+        )
 
 
 def _require_unchanged(row: sa.Row[Any], entry: BranchEntry) -> None:

@@ -23,16 +23,18 @@ from txlake.errors import (
     Conflict,
     InvalidRequest,
     MetadataChangedException,
+    OutcomeUnknown,
     SerializableIsolationViolation,
     Unavailable,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.session.branches import explain_publish
+from txlake.session.branches import drop_expired, explain_publish
 from txlake.session.command import AsRows
 from txlake.session.engine import Engine
 from txlake.session.membership.attachment import attach, detach
 from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.session import Session
+from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
 from txlake.sql import parse
 from txlake.sql.statements import Select, TableName, TimeTravel
@@ -537,6 +539,48 @@ def test_a_view_that_another_branch_published_stays(lake: Lake) -> None:
     lake.do("INSERT INTO t VALUES (9, 9)", y)
     lake.do("PUBLISH BRANCH x; PUBLISH BRANCH y")
     assert [view.name for view in lake.catalog.views.entries("default")] == ["w"]
+
+
+@pytest.mark.parametrize("end", ["PUBLISH BRANCH x", "DROP BRANCH x", "REBASE BRANCH x"])
+def test_what_a_killed_rebase_leaves_is_dropped_with_the_branch(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    kill_in_rebase(lake, monkeypatch)
+    assert len(lake.rows("SHOW BRANCHES")) == 2
+    lake.do(end)
+    left = ["x"] if end == "REBASE BRANCH x" else []
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == left
+
+
+def test_what_a_killed_rebase_leaves_can_be_dropped_and_expires(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    kill_in_rebase(lake, monkeypatch)
+    kill_in_rebase(lake, monkeypatch)
+    [(name, *_, creator, _, kept_until), _, (kept, *_)] = lake.rows("SHOW BRANCHES")
+    assert (creator, kept) == ("REBASE BRANCH x", "x")
+    assert kept_until is not None
+    lake.do(f"DROP BRANCH `{name}`")
+    now_ms = lake.engine.system.now_ms()
+    monkeypatch.setattr(type(lake.engine.system), "now_ms", lambda _: now_ms + 3_700_000)
+    drop_expired(lake.session)
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x"]
+
+
+def kill_in_rebase(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebase that ends with nothing undone, as a killed process's."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise OutcomeUnknown("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "commit", killed)
+        with pytest.raises(OutcomeUnknown):
+            lake.do("REBASE BRANCH x")
 
 
 def test_what_a_rebased_branch_read_is_still_judged(lake: Lake) -> None:

@@ -296,7 +296,7 @@ def end_branch(connection: Connection, change: EndedBranch, now_ms: int) -> None
         )
     _publish_databases(connection, entry, change.target, now_ms)
     _publish_views(connection, entry, change.target, now_ms)
-    delete_branch(connection, entry)
+    delete_branch(connection, entry, successor=change.successor)
     if change.successor is not None:
         renamed = sa.update(branches).where(branches.c.id == change.successor)
         connection.execute(
@@ -319,7 +319,25 @@ def require_no_child(connection: Connection, entry: BranchEntry, what: str) -> N
         raise InvalidRequest(f"{what}: {child.kind} {child.name!r} was made from it; {ends} first")
 
 
-def delete_branch(connection: Connection, entry: BranchEntry) -> None:
+def successor_name(branch_id: str, own_id: str) -> str:
+    """Return the name of a branch that is to succeed another one, until it does."""
+    return f"{branch_id}.rebased.{own_id}"
+
+
+def delete_branch(
+    connection: Connection, entry: BranchEntry, *, successor: str | None = None
+) -> None:
+    """Delete a branch's rows, and those of branches that were to succeed it, except `successor`:
+    their REBASE was killed, or fails now.
+    """
+    named = branches.c.folded_name.startswith(successor_name(entry.id, ""), autoescape=True)
+    is_other = branches.c.id != ("" if successor is None else successor)
+    for row in connection.execute(sa.select(branches).where(named & is_other)).all():
+        _delete_rows(connection, branch_entry(row))
+    _delete_rows(connection, entry)
+
+
+def _delete_rows(connection: Connection, entry: BranchEntry) -> None:
     """Delete a branch's rows."""
     is_own = tables.c.branch == entry.number
     own_ids = sa.select(tables.c.id).where(is_own)

@@ -13,8 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, BranchTable, of_kind
-from txlake.catalog.names import MAIN
+from txlake.catalog.branch_rows import (
+    MAIN_NAME,
+    BranchEntry,
+    BranchTable,
+    of_kind,
+    successor_name,
+)
+from txlake.catalog.names import MAIN, NAME_LENGTH_MAX
 from txlake.commit.change import Change
 from txlake.commit.feed_rules import has_feed
 from txlake.commit.membership import DOMAIN
@@ -49,6 +55,7 @@ from txlake.sql.statements import TableName
 _logger = logging.getLogger(__name__)
 
 OPERATION = "PUBLISH BRANCH"
+_REBASE_MS_MAX = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +150,21 @@ def explain_publish(session: Session, name: str) -> list[Judged]:
 def rebase(session: Session, name: str) -> None:
     """Let a branch begin at its parent's newest instant, with its own changes on top.
 
-    The parent's commits since it began are checked as by `publish`, and raise the same.
+    The parent's commits since it began are checked as by `publish`, and raise the same. Another
+    branch takes its place; the one that a killed REBASE leaves is dropped with this one, or by
+    whoever opens the lake after an hour.
     """
     _refuse_in_transaction(session, f"REBASE BRANCH {name}")
     entry = require_branch(session.engine, name)
     engine = session.engine.main
     branches = engine.catalog.of_lake().branches
     parent = MAIN_NAME if entry.parent == MAIN else branch_by_number(engine, entry.parent).name
-    successor = branches.create(f"{entry.id} rebased {engine.system.new_id()}", parent=parent)
+    successor = branches.create(
+        successor_name(entry.id, engine.system.new_id()),
+        parent=parent,
+        user_name=f"REBASE BRANCH {entry.name}"[:NAME_LENGTH_MAX],
+        retention_ms=_REBASE_MS_MAX,
+    )
     try:
         target = engine.on_branch(successor)
         with _publication(session, entry, target) as (context, tables):
@@ -165,7 +179,12 @@ def rebase(session: Session, name: str) -> None:
     except OutcomeUnknown:
         raise
     except BaseException:
-        branches.drop(successor.name)
+        try:
+            branches.drop(successor.name)
+        except InvalidRequest:
+            pass  # dropped with the branch, which has ended
+        except TxlakeError as error:
+            _logger.warning("branch %s is dropped later: %s", successor.name, error)
         raise
     _remove_logs(engine, entry, tables)
     _remove_folders(engine, [table for table in tables if table.is_dropped])

@@ -33,6 +33,8 @@ from txlake.session.command import AsRows
 from txlake.session.engine import Engine
 from txlake.session.membership.attachment import attach, detach
 from txlake.session.membership.dropping import finish_interrupted
+from txlake.session.membership.opening import open_lake
+from txlake.session.membership.recovery import recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
@@ -621,6 +623,16 @@ def test_a_branch_and_a_tag_are_told_apart(lake: Lake) -> None:
     ):
         with pytest.raises(InvalidRequest, match=says):
             lake.do(statement)
+
+
+def test_a_recovery_leaves_the_tables_of_branches_alone(lake: Lake) -> None:
+    open_lake(lake.session)
+    x = lake.on("x")
+    lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1); INSERT INTO t VALUES (9, 9)", x)
+    report = recover(lake.session, ())
+    assert (report.tables, report.done, report.unknown) == ((), (), ())
+    lake.do("PUBLISH BRANCH x")
+    assert lake.rows("SELECT * FROM n") == [(1,)]
 
 
 def test_a_dropped_branch_leaves_nothing_behind(lake: Lake) -> None:

@@ -115,6 +115,12 @@ class Recovery:
 
         self._database.write(work)
 
+    def branch_locations(self) -> set[str]:
+        """Return the locations of the tables that branches have, dropped ones included."""
+        query = sa.select(tables.c.location).where(tables.c.branch != MAIN).distinct()
+        with self._database.reading() as connection:
+            return set(connection.scalars(query))
+
     def table_states(self) -> list[TableState]:
         """Return the states of main's attached tables, and of dropped ones that stay path tables.
 

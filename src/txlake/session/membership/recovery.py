@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+from txlake.catalog import Catalog
 from txlake.catalog.commits import PendingTable
 from txlake.catalog.recovering import TableState
 from txlake.commit.membership import Membership
@@ -93,7 +94,7 @@ def recover(session: Session, locations: tuple[str, ...]) -> Recovered:
     for state in states:
         with report.collecting_errors(state.entry.location):
             _reconcile(session, epoch, state, report)
-    for place in _unknown_places(places, states):
+    for place in _unknown_places(catalog, places, states):
         with report.collecting_errors(place):
             _attach_unknown(session, epoch, place, report, managed=places[place])
     catalog.recovery.end(epoch)
@@ -144,9 +145,11 @@ def _tables_below(warehouse: Store) -> list[str]:
     return [warehouse.at(folder).url for folder in sorted(folders)]
 
 
-def _unknown_places(places: Collection[str], states: Collection[TableState]) -> list[str]:
-    """Return the places that no table of the catalog has."""
-    locations = {state.entry.location for state in states}
+def _unknown_places(
+    catalog: Catalog, places: Collection[str], states: Collection[TableState]
+) -> list[str]:
+    """Return the places that no table of the catalog has, on main or on a branch."""
+    locations = {state.entry.location for state in states} | catalog.recovery.branch_locations()
     return [place for place in places if place not in locations]
 
 
@@ -228,7 +231,7 @@ def _is_at_odds(engine: Engine, places: Collection[str], report: _Report) -> boo
                 return True
             if _is_dropped_in_folder_only(engine, state):
                 return True
-    for place in _unknown_places(places, states):
+    for place in _unknown_places(catalog, places, states):
         log = _log_at(engine, place)
         try:
             latest = _sound_snapshot(log)

@@ -54,8 +54,26 @@ SESSION = {
     "close": "",
 }
 MEMBERS: dict[type, dict[str, str | None]] = {
-    txlake.Lake: {**SESSION, "recover": "*locations", "move_catalog": "to"},
+    txlake.Lake: {
+        **SESSION,
+        "branch": "name, *, create=False, at=None, origin=None, retention_ms=None",
+        "branches": "",
+        "recover": "*locations",
+        "move_catalog": "to",
+    },
     txlake.LakeSession: dict(SESSION),
+    txlake.Branch: {
+        **SESSION,
+        "changes": (
+            "table=None, from_version=None, to_version=None, *, from_timestamp=None, "
+            "to_timestamp=None"
+        ),
+        "drop": "",
+        "explain_publish": "",
+        "name": None,
+        "publish": "",
+        "rebase": "",
+    },
     txlake.Transaction: {
         **STATEMENTS,
         "commit": "",
@@ -157,6 +175,7 @@ MEMBERS: dict[type, dict[str, str | None]] = {
 }
 # What only looks at what is there already, or ends it whatever happens.
 NEVER_FAILS = {
+    "Branch": {"session", "close"},
     "Lake": {"session", "close"},
     "LakeSession": {"session", "close"},
     "Transaction": {"rollback"},
@@ -215,7 +234,7 @@ def members(kind: type) -> dict[str, str | None]:
 
 def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
-        "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
+        "Branch", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
         "Transaction", "TxlakeDataSource", "configure", "connect", "disable", "enable", "errors",
         "install_as_delta", "sources_tag", "uninstall_as_delta",

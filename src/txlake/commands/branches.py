@@ -234,5 +234,5 @@ CONTROLS: Mapping[type[Any], Control] = {
     ShowBranches: Control(run=_show_branches, writes=False, is_served=True),
     ShowTags: Control(run=_show_branches, writes=False, is_served=True),
     DescribeBranch: Control(run=_describe_branch, writes=False, is_served=True),
-    ExplainPublish: Control(run=_explain_publish, writes=False, is_served=True),
+    ExplainPublish: Control(run=_explain_publish, is_served=True),
 }

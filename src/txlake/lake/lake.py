@@ -573,7 +573,7 @@ class Lake(LakeSession):
 
     def branches(self) -> DataFrame:
         """Return the branches: `name`, `parent`, the instant `sequence` that each began at,
-        `user_name`, `created_time` and `kept_until`.
+        `user_name`, `created_time` and `kept_until`. Raises as `locks`.
         """
         return self._run(ShowBranches())
 

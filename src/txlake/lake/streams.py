@@ -68,7 +68,8 @@ class Streams(Statements):
 
         Raises InvalidRequest when there is no such table, for an invalid option, and for two that
         contradict each other; UnsupportedFeature for a table or an option that txlake's streams
-        don't support. The stream stops with the same errors at a commit that changes rows, unless
+        don't support; InvalidRequest for a table of the lake on a branch. The stream stops with the
+        same errors at a commit that changes rows, unless
         it reads changes, at a table that was replaced, and at a schema that changed.
         """
         self._warn_beside("read_stream")
@@ -180,6 +181,7 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
 
     Raises as `Streams.read_stream`.
     """
+    _refuse_on_branch(session, table, "reading a table as a stream")
     asked = source_options(options)
     if asked.starting_timestamp is not None:
         moment = _instant(session, asked.starting_timestamp)
@@ -197,6 +199,22 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
     settings = {**options, **place_options(_place(session, table))}
     frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
     return frame.alias(stream_mark(snapshot.table, url))
+
+
+def _refuse_on_branch(session: Session, table: Table | None, what: str) -> None:
+    """Raise InvalidRequest on a branch, unless the table is outside of the lake: the process that
+    carries out a stream has main's tables. `what`: what is refused.
+    """
+    branch = session.engine.branch
+    if branch is None:
+        return
+    handle = None if table is None else session.engine.find(table, session.database)
+    if handle is not None and not handle.in_lake:
+        return
+    raise InvalidRequest(
+        f"{what} isn't done on a branch, and this is {branch.name!r}: the stream would have main's "
+        "rows. Read the table itself (lake.read, lake.changes), or USE BRANCH main first"
+    )
 
 
 def _instant(session: Session, text: str) -> str:
@@ -269,9 +287,13 @@ def started(
 ) -> StreamingQuery:
     """Start the query of one of PySpark's writers, whose micro-batches the lake commits.
 
-    Each batch has a session of its own on the lake. With Spark Connect the server commits them.
+    Each batch has a session of its own on the lake. With Spark Connect the server commits them,
+    on main.
+
+    Raises InvalidRequest on a branch with Spark Connect.
     """
     if is_connect(spark):
+        _refuse_on_branch(lake._session, None, "writing a stream with Spark Connect")
         return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
 
     known: list[tuple[str, Engine]] = []  # of this one query, once its first batch came

@@ -159,8 +159,8 @@ def test_a_tag_is_an_instant(lake: Lake) -> None:
     assert [row[0] for row in lake.rows("SHOW TAGS LIKE '2026*'")] == ["2026-01"]
     assert lake.rows("SHOW BRANCHES") == []
     for statement, said in (
-        ("USE BRANCH `2026-01`", "is a tag"),
-        ("DROP BRANCH `2026-01`", "is a tag"),
+        ("USE BRANCH `2026-01`", "found the tag"),
+        ("DROP BRANCH `2026-01`", "found the tag"),
         ("CREATE BRANCH `2026-01`", "there is a tag '2026-01' already"),
         ("RESTORE TABLE t TO VERSION AS OF '2026-01'", "expected a version or a time"),
     ):

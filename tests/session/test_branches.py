@@ -653,6 +653,26 @@ def test_streams_that_would_have_mains_rows_are_refused(
         streams.started(LakeSession(x), *(cast(Any, None),) * 3)
 
 
+@pytest.mark.parametrize("end", ["DROP", "PUBLISH"])
+def test_a_folder_that_a_killed_process_leaves_is_removed(lake: Lake, end: str) -> None:
+    """It was of a table that was created on the branch, and dropped with it, or before."""
+    open_lake(lake.session)
+    x = lake.on("x")
+    lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", x)
+    if end == "PUBLISH":
+        lake.do("DROP TABLE n", x)
+    lake.failing.update(("delete", "list"))
+    lake.do(f"{end} BRANCH x")
+    lake.failing.clear()
+    report = recover(lake.session, ())
+    assert (report.tables, report.done, report.unknown) == ((), (), ())
+    open_lake(lake.session)
+    store = lake.engine.warehouse
+    assert store is not None
+    assert [item.path for item in store.list("") if item.path.startswith("n@")] == []
+    assert tables_of(lake) == ["t", "u"]
+
+
 def test_a_dropped_branch_leaves_nothing_behind(lake: Lake) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9); CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", x)

@@ -9,12 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import names
+from txlake.catalog import counter_rows, names
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.relations import (
     branch_reads,
     branches,
     commits,
+    counters,
     databases,
     identities,
     tables,
@@ -338,11 +339,28 @@ def delete_branch(
 
 
 def _delete_rows(connection: Connection, entry: BranchEntry) -> None:
-    """Delete a branch's rows."""
+    """Delete a branch's rows. A table that was created on it becomes a dropped one of the lake,
+    whose folder is removed as theirs are, also if this process is killed.
+    """
     is_own = tables.c.branch == entry.number
     own_ids = sa.select(tables.c.id).where(is_own)
     own_databases = sa.select(databases.c.id).where(databases.c.branch == entry.number)
-    for relation in (commits, identities, branch_reads):
+    connection.execute(sa.delete(branch_reads).where(branch_reads.c.table_id.in_(own_ids)))
+    has_folder = tables.c.origin_id.is_(None) & tables.c.managed & tables.c.head.is_not(None)
+    newest = sa.select(counters.c.value).where(counters.c.name == counter_rows.SEQUENCE)
+    connection.execute(
+        sa.update(tables)
+        .where(is_own, has_folder)
+        .values(
+            branch=names.MAIN,
+            database_id=None,
+            dropped_sequence=sa.func.coalesce(tables.c.dropped_sequence, newest.scalar_subquery()),
+            dropped_ms=None,
+            kept_until_ms=None,
+            dropped_from=None,
+        )
+    )
+    for relation in (commits, identities):
         connection.execute(sa.delete(relation).where(relation.c.table_id.in_(own_ids)))
     connection.execute(sa.delete(views).where(views.c.database_id.in_(own_databases)))
     connection.execute(sa.delete(tables).where(is_own))

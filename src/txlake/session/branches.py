@@ -48,7 +48,7 @@ from txlake.session.command import TableLock
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
 from txlake.session.membership.attachment import stage_owner
-from txlake.session.membership.dropping import drop
+from txlake.session.membership.dropping import drop, finish_interrupted
 from txlake.session.session import Session
 from txlake.sql.statements import TableName
 
@@ -279,13 +279,8 @@ def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
 
 def _remove_folders(engine: Engine, tables: Sequence[BranchTable]) -> None:
     """Remove the folders of tables that a branch created in the warehouse; log failures."""
-    for table in tables:
-        if table.entry.base is None and table.entry.managed:
-            try:
-                store = engine.store_at(table.entry.location)
-                store.delete([item.path for item in store.list("")])
-            except TxlakeError as error:
-                _logger.warning("%s: a folder is left behind: %s", table.entry.location, error)
+    if any(table.entry.base is None and table.entry.managed for table in tables):
+        finish_interrupted(engine)
 
 
 def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | None:

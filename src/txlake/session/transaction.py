@@ -363,7 +363,10 @@ class Transaction:
             for work in self._preparations:
                 work()
         except BaseException as error:
-            self.fail(error)
+            cause = self._cause_of(error)
+            self.fail(cause)
+            if cause is not error:
+                raise cause from error
             raise
         try:
             # Ctrl-C may come at any instant, before the commit point or after it.

@@ -8,6 +8,8 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
 
+_WAP_BRANCH = "spark.wap.branch"
+
 
 def require_branch(engine: Engine, name: str) -> BranchEntry:
     """Return the branch of that name.
@@ -65,6 +67,19 @@ def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
     if entry is None:
         raise InvalidRequest(f"{handle.name} doesn't exist on {name!r}")
     return there.at_entry(entry).log.latest()
+
+
+def require_wap_branch(engine: Engine) -> None:
+    """Raise InvalidRequest if Iceberg's setting names another branch than the one in use: what is
+    written would be seen where the program doesn't expect it.
+    """
+    wanted = engine.plane.setting(_WAP_BRANCH, "") if engine.catalog.is_lake else ""
+    used = MAIN_NAME if engine.branch is None else engine.branch.name
+    if wanted and wanted.lower() != used.lower():
+        raise InvalidRequest(
+            f"{_WAP_BRANCH} is {wanted!r}, and this session writes on {used!r}: txlake doesn't "
+            f"choose the branch by that setting; USE BRANCH {wanted}, or unset it"
+        )
 
 
 def require_branch_open(engine: Engine, cause: InvalidRequest | CorruptTable) -> None:

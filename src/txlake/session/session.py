@@ -20,7 +20,7 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
-from txlake.session.branch_use import engine_on, parent_of, require_branch_open
+from txlake.session.branch_use import engine_on, parent_of, require_branch_open, require_wap_branch
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, Command, Commands, TableLock, words_of
 from txlake.session.context import Context
@@ -324,6 +324,8 @@ class Session:
         """Run a statement's command in the transaction, or in one of its own, which is committed;
         return the function that makes its result.
         """
+        if command.writes:
+            require_wap_branch(self.engine)
         appends = only_appends(statement)
         with self.statement_context(
             transaction,

@@ -68,13 +68,13 @@ class Killed:
         time.sleep(self._chance.random() * 0.3)
         victim = self._running.pop(self._chance.randrange(len(self._running)))
         victim.kill()
-        victim.join()
+        victim.join(60)
 
     def kill_all(self) -> None:
         """Kill the processes that run."""
         for each in self._running:
             each.kill()
-            each.join()
+            each.join(60)
         self._running = []
 
     def told(self) -> list[list[str]]:

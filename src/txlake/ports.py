@@ -399,9 +399,9 @@ class Ledger(Protocol):
         """
         ...
 
-    def oldest_read(self, table_id: str) -> int | None:
+    def oldest_read(self, table_id: str, *, by_branches: bool = True) -> int | None:
         """Return the oldest version of the table that an open transaction reads, or may come to
-        read, or that a branch of the lake began with.
+        read, or, if `by_branches` is set, that a branch of the lake began with, its own included.
 
         The head when none reads an older version; None when the table has no versions here.
         """

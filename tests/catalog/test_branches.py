@@ -204,6 +204,9 @@ def test_a_branch_keeps_the_version_that_it_began_with(user: User) -> None:
         user.write(version("a", number), version("b", number))
     ledger = user.catalog.ledger
     assert [ledger.oldest_read(name) for name in "ab"] == [0, 0]
+    assert [ledger.oldest_read(name, by_branches=False) for name in "ab"] == [3, 3]
+    x.write(version(of(x.catalog, "b")[0], 1))
+    assert ledger.oldest_read(of(x.catalog, "b")[0]) == 0, "its own branch began with it"
     x.ratify(names=(DroppedTable(id=of(x.catalog, "a")[0], keeps_files=True),))
     assert [ledger.oldest_read(name) for name in "ab"] == [3, 0]
     user.catalog.branches.drop("x")

@@ -33,7 +33,7 @@ class Worker:
         self.lake = Offline(place, Catalog(catalog, System(), lease_ms=_LEASE_MS))
         self.session = self.lake.session
         open_lake(self.session)
-        drop_expired(self.session)
+        drop_expired(self.lake.engine)
 
     def do(self, text: str, session: Session | None = None) -> None:
         """Run statements as a session's user does."""

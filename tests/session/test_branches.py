@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 
 from tests.session.offline import Offline
 from txlake.catalog.branch_rows import BranchTable
 from txlake.catalog.branches import Branches
+from txlake.catalog.relations import branches
 from txlake.commands import HANDLERS
 from txlake.commit import vacuum
 from txlake.commit.membership import membership_of
@@ -31,6 +33,7 @@ from txlake.lake import streams
 from txlake.lake.lake import LakeSession
 from txlake.lake.streams import stream_of
 from txlake.log.snapshot import Snapshot
+from txlake.protocol.deletion_vectors import vector_path
 from txlake.session.branches import drop_expired, explain_publish
 from txlake.session.command import AsRows
 from txlake.session.engine import Engine
@@ -56,6 +59,14 @@ class Lake(Offline):
         if create:
             self.do(f"CREATE BRANCH {name}", session)
         self.do(f"USE BRANCH {name}", session)
+        return session
+
+    def on_expired(self, name: str) -> Session:
+        """A session that uses a branch whose time is over since."""
+        session = Session(self.engine, HANDLERS)
+        entry = self.catalog.branches.find(name)
+        assert entry is not None
+        session.engine = self.engine.on_branch(entry)
         return session
 
     def do(self, text: str, session: Session | None = None) -> None:
@@ -570,9 +581,8 @@ def test_what_a_killed_rebase_leaves_can_be_dropped_and_expires(
     assert (creator, kept) == ("REBASE BRANCH x", "x")
     assert kept_until is not None
     lake.do(f"DROP BRANCH `{name}`")
-    now_ms = lake.engine.system.now_ms()
-    monkeypatch.setattr(type(lake.engine.system), "now_ms", lambda _: now_ms + 3_700_000)
-    drop_expired(lake.session)
+    end_time_of_branches(lake)
+    drop_expired(lake.engine)
     assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x"]
 
 
@@ -613,6 +623,165 @@ def test_a_branch_of_a_branch_is_published_to_it(lake: Lake) -> None:
 
 
 # What is kept
+
+
+def end_time_of_branches(lake: Lake, *names: str) -> None:
+    """Let the time of branches and tags be over; without names of all that have one."""
+    ending = sa.update(branches).where(branches.c.kept_until_ms.is_not(None))
+    if names:
+        ending = sa.update(branches).where(branches.c.name.in_(names))
+    change_rows(lake, ending.values(kept_until_ms=1_000))
+
+
+def change_rows(lake: Lake, change: sa.Update) -> None:
+    """Change rows of the catalog."""
+    database = lake.catalog.branches._database
+    database.run_shielded(
+        lambda: database.write(lambda connection: connection.execute(change).close())
+    )
+
+
+EXPIRED = "'x' has expired: it was kept until 1970-01-01 00:00:01 UTC"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "USE BRANCH x",
+        "PUBLISH BRANCH x",
+        "REBASE BRANCH x",
+        "DESCRIBE BRANCH x",
+        "EXPLAIN PUBLISH BRANCH x",
+        "CREATE BRANCH y FROM BRANCH x",
+        "SELECT * FROM t VERSION AS OF 'x'",
+    ],
+)
+def test_an_expired_branch_is_refused(lake: Lake, statement: str) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    end_time_of_branches(lake, "x")
+    with pytest.raises(InvalidRequest, match=EXPIRED):
+        lake.rows(statement)
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x"]
+
+
+def test_a_session_of_an_expired_branch_is_told_so(lake: Lake) -> None:
+    x, begun = lake.on("x"), lake.on("x", create=False)
+    lake.do("BEGIN; INSERT INTO t VALUES (9, 9)", begun)
+    end_time_of_branches(lake, "x")
+    used, also = lake.on_expired("x"), lake.on_expired("x")
+    for statement in ("INSERT INTO t VALUES (8, 8)", "SELECT * FROM t", "BEGIN", "CREATE TAG old"):
+        with pytest.raises(InvalidRequest, match=EXPIRED):
+            lake.rows(statement, used)
+    lake.do("COMMIT", begun)
+    assert len(lake.rows("SELECT * FROM t", x)) == 5, "it doesn't know, and the branch is there"
+    lake.do("VACUUM t")
+    with pytest.raises(InvalidRequest, match="has expired"):
+        lake.rows("SELECT * FROM t", also)
+    with pytest.raises(InvalidRequest, match="has ended"):
+        lake.do("INSERT INTO t VALUES (8, 8)", x)
+    lake.do("USE BRANCH main", used)
+    assert len(lake.rows("SELECT * FROM t", used)) == 4
+
+
+def test_expired_branches_are_dropped_from_the_newest_on(lake: Lake) -> None:
+    """One from which another was made that is kept longer stays, with what that one reads."""
+    for name, origin in (("a", "main"), ("b", "a"), ("c", "b"), ("d", "main"), ("e", "d")):
+        lake.do(f"CREATE BRANCH {name} FROM BRANCH {origin}")
+    lake.do("CREATE TAG f; CREATE TAG g")
+    end_time_of_branches(lake, "a", "b", "c", "d", "f")
+    found = [entry.name for entry in lake.catalog.branches.expired()]
+    assert found == ["f", "c", "b", "a"]
+    assert [entry.name for entry in drop_expired(lake.engine)] == found
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["d", "e"]
+    assert [row[0] for row in lake.rows("SHOW TAGS")] == ["g"]
+
+
+def test_a_branch_that_got_more_time_meanwhile_is_not_dropped(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one of its name, too: what was found to be expired is looked at again."""
+    lake.do("CREATE BRANCH x; CREATE BRANCH y; CREATE BRANCH z")
+    end_time_of_branches(lake, "x", "y", "z")
+    found = lake.catalog.branches.expired()
+    lake.do("DROP BRANCH x; CREATE BRANCH x")
+    named_y = sa.update(branches).where(branches.c.name == "y")
+    change_rows(lake, named_y.values(kept_until_ms=None))
+    monkeypatch.setattr(Branches, "expired", lambda self: found)
+    assert [entry.name for entry in drop_expired(lake.engine)] == ["z"]
+    assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x", "y"]
+
+
+@pytest.mark.parametrize("kind", ["BRANCH", "TAG"])
+@pytest.mark.parametrize("clause", ["", "IF NOT EXISTS "])
+def test_the_name_of_an_expired_one_is_free(lake: Lake, kind: str, clause: str) -> None:
+    lake.do(f"CREATE {kind} x RETAIN 1 DAY")
+    before = lake.catalog.branches.find("x")
+    end_time_of_branches(lake, "x")
+    lake.do(f"CREATE {kind} {clause}x RETAIN 1 DAY")
+    after = lake.catalog.branches.find("x")
+    assert before is not None
+    assert after is not None
+    assert before.id != after.id
+    lake.do(f"CREATE {kind} IF NOT EXISTS x")
+    assert lake.catalog.branches.find("x") == after
+    with pytest.raises(InvalidRequest, match="already: choose another name"):
+        lake.do(f"CREATE {kind} x")
+
+
+@pytest.mark.parametrize("end", ["DROP BRANCH x", "PUBLISH BRANCH x", "expiry"])
+def test_vacuum_keeps_exactly_what_main_branches_and_tags_read(lake: Lake, end: str) -> None:
+    zero = "('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    lake.do(f"ALTER TABLE t SET TBLPROPERTIES {zero}; INSERT INTO t VALUES (5, 5); CREATE TAG old")
+    x, y = lake.on("x"), lake.on("y")
+    lake.do("UPDATE t SET v = 10 WHERE id = 1; INSERT INTO t VALUES (9, 9)", x)
+    lake.do("INSERT INTO t VALUES (6, 6); DELETE FROM t WHERE id = 6; DELETE FROM t", y)
+    lake.do("DELETE FROM t WHERE id = 5; INSERT INTO t VALUES (7, 7)")
+    lake.do("INSERT INTO t VALUES (8, 8); DELETE FROM t WHERE id = 8")  # files of nobody now
+
+    def vacuumed(*read: Session | str) -> None:
+        """VACUUM deletes what it said it would, and leaves what these read, no more."""
+        dry = {str(path) for (path,) in lake.rows("VACUUM t RETAIN 0 HOURS DRY RUN")}
+        before = all_files()
+        lake.do("VACUUM t RETAIN 0 HOURS")
+        left = all_files()
+        assert {path.rpartition("/")[2] for path in dry} == before - left
+        assert left == set().union(*map(files_read, read))
+
+    def all_files() -> set[str]:
+        place = lake.tables()["default.t"]
+        return {path for path in lake.files(place) if not path.startswith("_delta_log")}
+
+    def files_read(by: Session | str) -> set[str]:
+        """The data files and deletion vectors of a session's newest version, of the one that its
+        branch began with, which publishing compares, or of a tag's.
+        """
+        session = lake.session if isinstance(by, str) else by
+        travels = [TimeTravel(branch_or_tag=by) if isinstance(by, str) else None]
+        if session.engine.branch is not None:
+            entry = session.engine.catalog.find("default", "t")
+            assert entry is not None
+            travels.append(TimeTravel(version=entry.base))
+        versions = [session.snapshot(TableName(("t",)), travel) for travel in travels]
+        vectors = {
+            vector_path(add.deletion_vector, found.table)
+            for found in versions
+            for add in found.files.adds()
+            if add.deletion_vector is not None
+        }
+        return set().union(*map(paths_of, versions)) | vectors
+
+    main = lake.session
+    vacuumed(main, x, y, "old")
+    lake.do("DROP TAG old")
+    vacuumed(main, x, y)
+    if end == "expiry":
+        end_time_of_branches(lake, "x")
+    else:
+        lake.do(end)
+    vacuumed(main, y)
+    lake.do("DROP BRANCH y")
+    vacuumed(main)
 
 
 def test_a_branch_and_a_tag_are_told_apart(lake: Lake) -> None:
@@ -714,6 +883,28 @@ def test_vacuum_keeps_what_other_branches_read(lake: Lake) -> None:
     assert lake.data_files("t") <= there
     assert not there & (kept - lake.data_files("t")), "the branch's files are nobody's any more"
     assert not there & first, "nor are those that it began with"
+
+
+def test_a_branch_that_lives_long_can_be_published(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log keeps the versions since it began, which publishing reads, however old they are."""
+    lake.do(
+        "ALTER TABLE t SET TBLPROPERTIES ('delta.checkpointInterval' = '2', "
+        "'delta.logRetentionDuration' = 'interval 1 day')"
+    )
+    x = lake.on("x")
+    for number in range(3):
+        lake.do(f"INSERT INTO t VALUES ({number + 10}, 0)", x)
+    now_ms = type(lake.engine.system).now_ms
+    monkeypatch.setattr(
+        type(lake.engine.system), "now_ms", lambda self: now_ms(self) + 10 * 86_400_000
+    )
+    for number in range(4):
+        lake.do(f"INSERT INTO t VALUES ({number + 20}, 0)", x)
+        lake.do(f"INSERT INTO t VALUES ({number + 30}, 0)")
+    lake.do("VACUUM t; PUBLISH BRANCH x")
+    assert len(lake.rows("SELECT * FROM t")) == 4 + 3 + 4 + 4
 
 
 def test_a_table_that_main_drops_stays_for_its_branches(lake: Lake) -> None:

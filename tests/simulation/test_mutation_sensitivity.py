@@ -112,7 +112,7 @@ def staged_files_known_by_age(patch: pytest.MonkeyPatch) -> None:
 
 
 def oldest_reads_ignored(patch: pytest.MonkeyPatch) -> None:
-    def head(ledger: CommitLedger, table_id: str) -> int | None:
+    def head(ledger: CommitLedger, table_id: str, *, by_branches: bool = True) -> int | None:
         found = ledger.head(table_id)
         return None if found is None else found.version
 

@@ -87,7 +87,7 @@ class SimulatedLedger:
         versions = [version for version, since in table.since.items() if since <= sequence]
         return max(versions, default=None)
 
-    def oldest_read(self, table_id: str) -> int | None:
+    def oldest_read(self, table_id: str, *, by_branches: bool = True) -> int | None:
         self._request("oldest_read")
         table = self.tables.get(table_id)
         if table is None:

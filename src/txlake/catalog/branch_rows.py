@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -53,6 +54,21 @@ class BranchEntry:
     def kind(self) -> str:
         """What it is, in a message."""
         return "tag" if self.is_tag else "branch"
+
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether its time is over, after which whoever maintains the lake drops it."""
+        return self.kept_until_ms is not None and self.kept_until_ms <= now_ms
+
+    def require_kept(self, now_ms: int) -> None:
+        """Raise InvalidRequest if its time is over: its files may be deleted at any moment."""
+        if self.is_over(now_ms):
+            assert self.kept_until_ms is not None
+            until = datetime.fromtimestamp(self.kept_until_ms / 1000, UTC)
+            raise InvalidRequest(
+                f"{self.kind} {self.name!r} has expired: it was kept until "
+                f"{until:%Y-%m-%d %H:%M:%S} UTC, and VACUUM or whoever opens the lake drops it. "
+                f"CREATE {self.kind.upper()} {self.name} makes a new one"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,6 +58,39 @@ class Branches:
             rows = connection.execute(sa.select(branches).order_by(branches.c.folded_name))
             return [branch_entry(row) for row in rows]
 
+    def expired(self) -> list[BranchEntry]:
+        """Return the branches and tags whose time is over by the database's clock, and from which
+        none was made that is kept longer; the newest first, which is the order to drop them in.
+        """
+        with self._database.reading() as connection:
+            now_ms = self._database.now_ms(connection)
+            rows = connection.execute(sa.select(branches).order_by(branches.c.number.desc()))
+            entries = [branch_entry(row) for row in rows]
+        found: list[BranchEntry] = []
+        parents: set[int] = set()
+        for entry in entries:
+            if entry.is_over(now_ms) and entry.number not in parents:
+                found.append(entry)
+            else:
+                parents.add(entry.parent)
+        return found
+
+    def expire(self, branch_id: str) -> Sequence[BranchTable] | None:
+        """Drop a branch or a tag whose time is over, and return its tables; None if it has ended
+        already, or its time isn't over.
+
+        Raises InvalidRequest if another was made from it.
+        """
+
+        def work(connection: Connection) -> Sequence[BranchTable] | None:
+            counter_rows.lock_sequence(connection)
+            row = connection.execute(sa.select(branches).where(branches.c.id == branch_id)).first()
+            if row is None or not branch_entry(row).is_over(self._database.now_ms(connection)):
+                return None
+            return _drop(connection, branch_entry(row))
+
+        return self._database.change(work)
+
     def create(
         self,
         name: str,
@@ -70,7 +103,7 @@ class Branches:
         is_tag: bool = False,
     ) -> BranchEntry:
         """Create a branch or a tag and return it, or the one that has the name if `if_not_exists`
-        is set.
+        is set and its time isn't over.
 
         Args:
             parent: the branch that it is made from.
@@ -90,13 +123,14 @@ class Branches:
         def work(connection: Connection) -> BranchEntry:
             newest = counter_rows.lock_sequence(connection)
             existing = find_branch(connection, name)
+            now_ms = self._database.now_ms(connection)
             if existing is not None:
-                if if_not_exists and existing.is_tag == is_tag:
+                if if_not_exists and existing.is_tag == is_tag and not existing.is_over(now_ms):
                     return existing
                 raise InvalidRequest(
                     f"there is a {existing.kind} {name!r} already: choose another name, or drop it"
                 )
-            owner = _parent(connection, parent)
+            owner = _parent(connection, parent, now_ms)
             at = newest if instant is None else instant
             first = 0 if owner is None else owner.fork_sequence
             if not first <= at <= newest:
@@ -105,7 +139,6 @@ class Branches:
                     f"newest, found {at} (txlake.commits lists them)"
                 )
             require_instant(connection, at)
-            now_ms = self._database.now_ms(connection)
             entry = BranchEntry(
                 id=self._system.new_id(),
                 number=names.new_number(connection),
@@ -157,11 +190,7 @@ class Branches:
 
         def work(connection: Connection) -> Sequence[BranchTable]:
             counter_rows.lock_sequence(connection)
-            entry = require_branch(connection, name, is_tag=is_tag)
-            require_no_child(connection, entry, f"DROP {entry.kind.upper()} {name}")
-            dropped = branch_tables(connection, entry.number)
-            delete_branch(connection, entry)
-            return dropped
+            return _drop(connection, require_branch(connection, name, is_tag=is_tag))
 
         return self._database.change(work)
 
@@ -253,9 +282,25 @@ class Branches:
         }
 
 
-def _parent(connection: Connection, name: str) -> BranchEntry | None:
-    """Return the branch of that name; None for main. Raises InvalidRequest if there is none."""
-    return None if name.lower() == MAIN_NAME else require_branch(connection, name)
+def _parent(connection: Connection, name: str, now_ms: int) -> BranchEntry | None:
+    """Return the branch of that name; None for main. Raises InvalidRequest if there is none, or its
+    time is over.
+    """
+    if name.lower() == MAIN_NAME:
+        return None
+    entry = require_branch(connection, name)
+    entry.require_kept(now_ms)
+    return entry
+
+
+def _drop(connection: Connection, entry: BranchEntry) -> Sequence[BranchTable]:
+    """Delete a branch or a tag and return its tables. Raises InvalidRequest if another was made
+    from it.
+    """
+    require_no_child(connection, entry, f"DROP {entry.kind.upper()} {entry.name}")
+    dropped = branch_tables(connection, entry.number)
+    delete_branch(connection, entry)
+    return dropped
 
 
 def _insert(connection: Connection, entry: BranchEntry) -> None:

@@ -101,8 +101,11 @@ _INSTANTS = sa.union_all(
     counter_rows.NEWEST_SEQUENCE,
 ).subquery()
 _OLDEST_INSTANT = sa.select(sa.func.min(_INSTANTS.c.at))
+# Of a table's branches, and of its own branch, which publishing compares with its base.
 _CHAINS = sa.select(tables.c.chain).where(
-    tables.c.origin_id == sa.bindparam("of"), tables.c.dropped_sequence.is_(None)
+    (tables.c.origin_id == sa.bindparam("of")) | (tables.c.id == sa.bindparam("of")),
+    tables.c.chain.is_not(None),
+    tables.c.dropped_sequence.is_(None),
 )
 _FIRST_VERSION = sa.select(sa.func.min(commits.c.version)).where(
     commits.c.table_id == sa.bindparam("of")
@@ -209,17 +212,18 @@ class CommitLedger:
         self._fence.check(row.epoch, row.value, known=known)
         return None if row.version is None else int(row.version)
 
-    def oldest_read(self, table_id: str) -> int | None:
+    def oldest_read(self, table_id: str, *, by_branches: bool = True) -> int | None:
         """Return the oldest version of a table that an open transaction reads or may come to read,
-        or that a branch began with, else its newest; None if the catalog has no version of it.
+        or, if `by_branches` is set, that a branch began with, its own included, else its newest;
+        None if the catalog has no version of it.
         """
         with self._database.reading() as connection:
             oldest = connection.execute(_OLDEST_INSTANT).scalar_one()
             version = connection.execute(_VERSION, {"of": table_id, "at": oldest}).scalar()
             if version is None:  # the table was added later
                 version = connection.execute(_FIRST_VERSION, {"of": table_id}).scalar()
-            chains = [chain_of(row) for row in connection.execute(_CHAINS, {"of": table_id})]
-        bases = [chain[-1][1] for chain in chains]
+            rows = connection.execute(_CHAINS, {"of": table_id}).all() if by_branches else ()
+        bases = [chain_of(row)[-1][1] for row in rows]
         return version if version is None else min([version, *bases])
 
     def ratify(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from txlake.catalog import matches
@@ -12,7 +13,13 @@ from txlake.catalog.names import MAIN
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.branch_use import require_branch
-from txlake.session.branches import drop_branch, explain_publish, publish, rebase
+from txlake.session.branches import (
+    drop_branch,
+    drop_expired,
+    explain_publish,
+    publish,
+    rebase,
+)
 from txlake.session.command import Answer, answering, nothing
 from txlake.session.engine import Engine
 from txlake.session.session import Control, ControlScope
@@ -67,7 +74,8 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
     """Carry out CREATE BRANCH, at once. Raises as `Branches.create`."""
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
-    engine.catalog.of_lake().branches.create(
+    create = partial(
+        engine.catalog.of_lake().branches.create,
         statement.name,
         parent=statement.origin or current,
         instant=_instant(engine, statement.at),
@@ -75,6 +83,7 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
         retention_ms=statement.retain_ms,
         if_not_exists=statement.if_not_exists,
     )
+    _create_in_place_of_expired(engine, statement.name, create)
     return nothing
 
 
@@ -82,7 +91,8 @@ def _create_tag(scope: ControlScope, statement: CreateTag) -> Answer:
     """Carry out CREATE TAG, at once. Raises as `Branches.create`."""
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
-    engine.catalog.of_lake().branches.create(
+    create = partial(
+        engine.catalog.of_lake().branches.create,
         statement.name,
         parent=current,
         instant=_instant(engine, statement.at),
@@ -91,7 +101,25 @@ def _create_tag(scope: ControlScope, statement: CreateTag) -> Answer:
         if_not_exists=statement.if_not_exists,
         is_tag=True,
     )
+    _create_in_place_of_expired(engine, statement.name, create)
     return nothing
+
+
+def _create_in_place_of_expired(
+    engine: Engine, name: str, create: Callable[[], BranchEntry]
+) -> None:
+    """Create a branch or a tag, after an expired one that has the name is dropped.
+
+    Raises as `Branches.create`.
+    """
+    try:
+        create()
+    except InvalidRequest:
+        expired = {entry.name.lower() for entry in engine.catalog.of_lake().branches.expired()}
+        if name.lower() not in expired:
+            raise
+        drop_expired(engine)
+        create()
 
 
 def _instant(engine: Engine, at: LakeInstant | None) -> int | None:

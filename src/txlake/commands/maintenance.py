@@ -5,7 +5,7 @@ Owns how they run in a session and their result rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from urllib.parse import unquote
 
@@ -26,6 +26,7 @@ from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.branches import drop_expired
 from txlake.session.catalog_access import registered
 from txlake.session.command import (
     R,
@@ -37,7 +38,7 @@ from txlake.session.command import (
     served,
 )
 from txlake.session.context import Context
-from txlake.session.engine import Handle
+from txlake.session.engine import Engine, Handle
 from txlake.session.views.describe import Rows
 from txlake.sql.statements import (
     ConvertToDelta,
@@ -246,8 +247,8 @@ def _considered(work: TableData, where: Expression | None) -> int:
 def vacuum_table(context: Context, statement: Vacuum) -> Rows:
     """Carry out VACUUM: return the table's location, with DRY RUN the URLs of the files to delete.
 
-    Files are deleted at once. Raises InvalidRequest for a retention that is too short, unless the
-    session has turned the check off.
+    Files are deleted at once, after branches and tags whose time is over were dropped. Raises
+    InvalidRequest for a retention that is too short, unless the session has turned the check off.
     """
     return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed_paths(context, statement)])
 
@@ -260,7 +261,8 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         retention_ms = int(statement.retain_hours * _HOUR_MS)
     check = context.plane.setting(_RETENTION_CHECK, "true").lower() != "false"
     others_open = _others_open(context)
-    other_lines = partial(context.engine.other_lines, handle)
+    gone = _end_expired(context.engine, dry_run=statement.dry_run)
+    other_lines = partial(context.engine.other_lines, handle, without=gone)
     if statement.dry_run:
         plan = plan_vacuum(
             handle.log,
@@ -279,6 +281,18 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         other_lines=other_lines,
     )
     return [handle.store.url]
+
+
+def _end_expired(engine: Engine, *, dry_run: bool) -> Collection[int]:
+    """Drop the branches and tags whose time is over; with `dry_run` return the numbers of those
+    that would be dropped.
+    """
+    if not engine.catalog.is_lake:
+        return ()
+    if dry_run:
+        return {entry.number for entry in engine.catalog.of_lake().branches.expired()}
+    drop_expired(engine)
+    return ()
 
 
 def _others_open(context: Context) -> ReadOpenTransactions:

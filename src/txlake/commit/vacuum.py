@@ -262,15 +262,7 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
     `is_longer`: whether that is longer ago than the table's own retention.
     """
     url = log.store.url
-    rows = snapshot.files.columns("path", "deletion_vector")
-    for batch in rows.to_batches():
-        for path in batch.column("path").to_pylist():
-            yield from _path_in_table(url, path)
-        vectors = batch.column("deletion_vector")
-        if vectors.null_count < len(vectors):
-            for value in vectors.to_pylist():
-                if value is not None:
-                    yield from _vector_path_in_table(url, vector_of(value))
+    yield from _live_files(url, snapshot)
     removes: list[Iterable[Remove]] = [snapshot.tombstones.values()]
     if is_longer:
         # The table's own retention is shorter: its checkpoints may have dropped these tombstones.
@@ -280,20 +272,36 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
             yield from _files_of(url, remove)
 
 
+def _live_files(url: str, snapshot: Snapshot) -> Iterator[str]:
+    """Yield the canonical paths of a version's data files and deletion vectors."""
+    rows = snapshot.files.columns("path", "deletion_vector")
+    for batch in rows.to_batches():
+        for path in batch.column("path").to_pylist():
+            yield from _path_in_table(url, path)
+        vectors = batch.column("deletion_vector")
+        if vectors.null_count < len(vectors):
+            for value in vectors.to_pylist():
+                if value is not None:
+                    yield from _vector_path_in_table(url, vector_of(value))
+
+
 def _needed_on(line: TableLog, before_ms: int) -> Iterator[str]:
     """Yield the canonical paths of all files that a version since `before_ms` of the table's log on
-    another branch has, or an open transaction may read there.
+    another branch has, or the one that the branch began with, or an open transaction may read
+    there.
     """
     snapshot, read_version = line.latest(), _oldest_read(line)
     assert read_version is not None, "a branch's versions are the catalog's"
     yield from _needed(line, snapshot, before_ms, is_longer=True)
     yield from _removed_after(line, read_version, snapshot.version)
+    if isinstance(line.store, BranchStore):
+        yield from _live_files(line.store.url, line.snapshot(line.store.base))
 
 
 def _oldest_read(log: TableLog) -> int | None:
-    """Return the oldest version that is read or may be; None for a path table."""
+    """Return the oldest version that a transaction reads or may read; None for a path table."""
     table = log.catalog_table
-    return None if table is None else table.ledger.oldest_read(table.table_id)
+    return None if table is None else table.ledger.oldest_read(table.table_id, by_branches=False)
 
 
 def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:

@@ -74,7 +74,7 @@ def session_on(
         session = Session(engine, handlers, level=level)
         open_lake(session, marker)
         if engine.recovery_required is None:
-            drop_expired(session)
+            drop_expired(engine)
     return session
 
 

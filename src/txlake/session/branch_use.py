@@ -14,9 +14,12 @@ _WAP_BRANCH = "spark.wap.branch"
 def require_branch(engine: Engine, name: str) -> BranchEntry:
     """Return the branch of that name.
 
-    Raises InvalidRequest if there is none, for a tag, and if the catalog isn't a lake's.
+    Raises InvalidRequest if there is none, or its time is over, for a tag, and if the catalog isn't
+    a lake's.
     """
-    return of_kind(engine.catalog.of_lake().branches.find(name), name)
+    entry = of_kind(engine.catalog.of_lake().branches.find(name), name)
+    entry.require_kept(engine.system.now_ms())
+    return entry
 
 
 def engine_on(engine: Engine, name: str) -> Engine:
@@ -47,8 +50,8 @@ def branch_by_number(engine: Engine, number: int) -> BranchEntry:
 def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
     """Return the newest version that a table of the same name has on a branch, or had at a tag.
 
-    Raises InvalidRequest for a path table, and if the branch or tag, or the table there, doesn't
-    exist.
+    Raises InvalidRequest for a path table, if the branch or tag, or the table there, doesn't exist,
+    and if its time is over.
     """
     if handle.entry is None:
         raise InvalidRequest(
@@ -62,6 +65,7 @@ def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
             raise InvalidRequest(
                 f"there is no branch or tag {name!r}: SHOW BRANCHES and SHOW TAGS list them"
             )
+        found.require_kept(engine.system.now_ms())
         there = engine.main.on_branch(found)
     entry = there.catalog.find(handle.entry.database, handle.entry.name)
     if entry is None:
@@ -80,6 +84,12 @@ def require_wap_branch(engine: Engine) -> None:
             f"{_WAP_BRANCH} is {wanted!r}, and this session writes on {used!r}: txlake doesn't "
             f"choose the branch by that setting; USE BRANCH {wanted}, or unset it"
         )
+
+
+def require_branch_kept(engine: Engine) -> None:
+    """Raise InvalidRequest if the time of the engine's branch is over."""
+    if engine.branch is not None:
+        engine.branch.require_kept(engine.system.now_ms())
 
 
 def require_branch_open(engine: Engine, cause: InvalidRequest | CorruptTable) -> None:

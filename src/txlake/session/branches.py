@@ -272,7 +272,11 @@ def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
     engine = session.engine.main
     branches = engine.catalog.of_lake().branches
     entry = of_kind(branches.find(name), name, is_tag=is_tag)
-    tables = branches.drop(name, is_tag=is_tag)
+    _remove_files(engine, entry, branches.drop(name, is_tag=is_tag))
+
+
+def _remove_files(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTable]) -> None:
+    """Remove the folders of what only a dropped branch had; log failures."""
     _remove_logs(engine, entry, tables)
     _remove_folders(engine, tables)
 
@@ -484,16 +488,21 @@ def _rename(context: Context, table: BranchTable, entry: BranchEntry) -> None:
     stage_owner(context.transaction, named, "RENAME TABLE")
 
 
-def drop_expired(session: Session) -> None:
-    """Drop the branches and tags whose time is over; log what can't be dropped yet."""
-    engine = session.engine
-    now_ms = engine.system.now_ms()
-    for entry in engine.catalog.of_lake().branches.entries():
-        if entry.kept_until_ms is not None and entry.kept_until_ms < now_ms:
-            try:
-                drop_branch(session, entry.name, is_tag=entry.is_tag)
-            except TxlakeError as error:
-                _logger.warning("%s %s stays for now: %s", entry.kind, entry.name, error)
+def drop_expired(engine: Engine) -> list[BranchEntry]:
+    """Drop the branches and tags whose time is over, and return them; log what can't be dropped
+    yet.
+    """
+    main, dropped = engine.main, []
+    branches = main.catalog.of_lake().branches
+    for entry in branches.expired():
+        try:
+            tables = branches.expire(entry.id)
+            if tables is not None:
+                dropped.append(entry)
+                _remove_files(main, entry, tables)
+        except TxlakeError as error:
+            _logger.warning("%s %s stays for now: %s", entry.kind, entry.name, error)
+    return dropped
 
 
 def _remove_logs(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTable]) -> None:

@@ -362,12 +362,14 @@ class Engine:
         made.temporary_views = self.temporary_views.copy()
         return made
 
-    def other_lines(self, handle: Handle) -> list[TableLog]:
-        """Return a table's logs on the other branches of the lake, main's included."""
+    def other_lines(self, handle: Handle, without: Collection[int] = ()) -> list[TableLog]:
+        """Return a table's logs on the other branches of the lake, main's included, except those
+        of the branches with the numbers `without`.
+        """
         if handle.entry is None or not self.catalog.is_lake:
             return []
         entries = self.catalog.of_lake().other_lines(handle.entry)
-        return [self.at_entry(entry).log for entry in entries]
+        return [self.at_entry(entry).log for entry in entries if entry.branch not in without]
 
     def require_main(self, what: str) -> None:
         """Raise InvalidRequest if the names are a branch's. `what`: what is done on main only."""

@@ -20,7 +20,13 @@ from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
-from txlake.session.branch_use import engine_on, parent_of, require_branch_open, require_wap_branch
+from txlake.session.branch_use import (
+    engine_on,
+    parent_of,
+    require_branch_kept,
+    require_branch_open,
+    require_wap_branch,
+)
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, Command, Commands, TableLock, words_of
 from txlake.session.context import Context
@@ -145,13 +151,14 @@ class Session:
 
         Without a `level` it has the session's. `explicit`: begun by BEGIN or the API, not for one
         autocommitted statement. Transactions and sessions whose objects were garbage-collected are
-        ended as well. Raises InvalidRequest if the session or the lake is closed, InvalidRequest or
-        CorruptTable if the catalog has to be recovered first.
+        ended as well. Raises InvalidRequest if the session or the lake is closed, or the time of
+        its branch is over, InvalidRequest or CorruptTable if the catalog has to be recovered first.
         """
         self.engine.require_open()
         if self._is_closed:
             raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
+        require_branch_kept(self.engine)
         self.engine.end_abandoned()
         made = Transaction(
             id=self.engine.system.new_id(),

@@ -158,7 +158,7 @@ class UnityLedger:
         head = self.head(table_id)
         return None if head is None else head.version
 
-    def oldest_read(self, table_id: str) -> int | None:
+    def oldest_read(self, table_id: str, *, by_branches: bool = True) -> int | None:
         """Return 0: readers are unknown, and may read any version."""
         return 0
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import deltalake
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -38,11 +39,14 @@ from tests.support.ledger import LedgerTable
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.checkpointing import after_commit, write_checkpoint
 from txlake.commit.log_cleanup import clean_log
+from txlake.commit.row_origins import Origins
+from txlake.commit.row_sources_codec import known_sources
 from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.commit.vacuum import plan_vacuum, vacuum
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
-from txlake.protocol.actions import Action
+from txlake.protocol.actions import Action, Protocol
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
     LOG_FOLDER,
@@ -199,6 +203,23 @@ def aged(*, own: int, interval: int) -> tuple[LogOf, BranchStore]:
             write_checkpoint(log)
     table.clock.time_ms += 100 * DAY
     return table, branch
+
+
+def test_a_branch_keeps_where_its_rows_are_from() -> None:
+    """In its commits, until it is published; main has no use for it."""
+    feed = Protocol(min_reader_version=1, min_writer_version=4)
+    table = LogOf().create(
+        add("f0"), configuration={"delta.enableChangeDataFeed": "true"}, protocol=feed
+    )
+    origins = Origins(
+        sources=("f0",), files=np.array([0], np.int32), rows=np.array([0]), is_update=True
+    )
+    for log, keeps in ((log_on(branch_of(table, 0), table.clock), True), (table.open(), False)):
+        transaction = TableTransaction(log, log.latest())
+        transaction.stage([remove("f0"), add("f1")], operation="UPDATE", origins={"f1": origins})
+        version = transaction.commit().version
+        base, commits = log.snapshot(0), list(log.commits(0, version))
+        assert known_sources(base, commits).row_sources.keys() == ({"f1"} if keeps else set())
 
 
 def test_a_clean_up_of_a_branch_deletes_its_own_versions_alone() -> None:

@@ -20,6 +20,7 @@ from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, spark_plane, tabl
 from txlake.commit.change import Change
 from txlake.commit.data_plane import DataPlane, Placement
 from txlake.commit.net_changes import ChangedRows
+from txlake.commit.row_origins import Origins
 from txlake.conflict.footprint import Read
 from txlake.datafiles.origins import NO_FILE
 from txlake.ddl.feature_traces import without_mapping
@@ -420,6 +421,7 @@ def test_new_rows_say_which_ones_they_were_made_of(
     )
     found = {}
     for path, origins in change.origins.items():
+        assert isinstance(origins, Origins)
         ids = pq.read_table(t.folder / path).column("id").to_pylist()
         for number, file, row in zip(ids, origins.files, origins.rows, strict=True):
             came = None if file == NO_FILE else (origins.sources[file], int(row))

@@ -17,16 +17,17 @@ from pyroaring import BitMap64
 
 from tests.commit.committing import FULL, actions_at, begin, info_at
 from tests.commit.log_of import LogOf, add, metadata, vector
-from txlake.commit.feed_rules import has_feed, packed_sources
+from txlake.commit.feed_rules import has_feed
 from txlake.commit.merge_actions import StagedChanges
 from txlake.commit.net_changes import ChangedRows, net_changes
-from txlake.commit.row_origins import Origins, RowSources
-from txlake.commit.row_sources_codec import decode_row_sources, encode_row_sources
+from txlake.commit.row_origins import Origins, without_vectors
+from txlake.commit.row_sources_codec import known_sources, row_sources_tag
+from txlake.commit.table_log import Commit
 from txlake.commit.table_transaction import TableTransaction
 from txlake.datafiles.origins import NO_FILE
 from txlake.errors import InvalidRequest
-from txlake.log.net_actions import feed_follows_from_files, net_actions
-from txlake.protocol.actions import Action, Add, Cdc, DeletionVector, Protocol, Remove
+from txlake.log.net_actions import net_actions
+from txlake.protocol.actions import Action, Add, Cdc, CommitInfo, DeletionVector, Protocol, Remove
 from txlake.protocol.sources import Source, sources_text
 
 ON = {"delta.enableChangeDataFeed": "true", "delta.enableDeletionVectors": "true"}
@@ -138,20 +139,18 @@ def _staged(monkeypatch: pytest.MonkeyPatch) -> None:
 def _check_as_line(transaction: TableTransaction, expected: list[Rows] | None) -> None:
     """Commits with these statements, published as one, have the changes of the transaction."""
     base, head = transaction.base, transaction.base
-    row_sources: dict[str, RowSources] = {}
+    commits: list[Commit] = []
     for actions, origins in STAGED:
-        row_sources |= decode_row_sources(encode_row_sources(origins), file="x")
-        row_sources |= {
-            path: one for path, one in packed_sources(actions, head.files).items() if one
-        }
+        info = CommitInfo({"tags": row_sources_tag(origins)})
+        commits.append(Commit(base.version + len(commits) + 1, tuple(actions), info, 0))
         head = head.apply(actions)
-    commits = [actions for actions, _ in STAGED]
-    net = net_actions(base, head, commits, timestamp_ms=1)
+    known = known_sources(base, commits)
+    assert not known.has_gaps
+    net = net_actions(base, head, [one.actions for one in commits], timestamp_ms=1)
     staged = StagedChanges().then(net, base.files)
-    found = _rows(net_changes(staged, base.files, row_sources, Numbered(), count_rows))
-    assert found == expected
-    if feed_follows_from_files(base.files, commits) and not any(one for _, one in STAGED):
-        assert found is None
+    for row_sources in (known.row_sources, without_vectors(known.row_sources, Numbered())):
+        found = _rows(net_changes(staged, base.files, row_sources, Numbered(), count_rows))
+        assert found == expected
 
 
 UPDATED = [("b", "update_preimage", [1]), ("f", "update_postimage", [0])]

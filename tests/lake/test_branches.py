@@ -84,52 +84,124 @@ def test_a_night_on_a_branch(spark: SparkSession, tmp_path: Path, catalog: str |
             lake.branch("nightly")
 
 
-def test_the_feed_of_a_published_branch(spark: SparkSession, tmp_path: Path) -> None:
-    """It has the net changes, with an updated row as a deleted and an inserted one."""
+FEED = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true', {vectors})"
+VECTORS = "'delta.enableDeletionVectors' = 'true'"
+NO_VECTORS = "'delta.enableDeletionVectors' = 'false'"
+MODES = pytest.mark.parametrize("vectors", [VECTORS, NO_VECTORS], ids=["vectors", "copies"])
+
+
+def feed_of(lake: txlake.Lake, table: str, version: int) -> list[tuple[object, ...]]:
+    """The changes of the versions from this one on."""
+    found = lake.changes(table, version).select("id", "v", "_change_type").collect()
+    return sorted(tuple(row) for row in found)
+
+
+@MODES
+def test_the_feed_of_a_published_branch(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
+    """It is that of one transaction with the branch's statements."""
+    statements = (
+        "UPDATE t SET v = 10 WHERE id = 1; DELETE FROM t WHERE id = 2",
+        "INSERT INTO t VALUES (9, 9); UPDATE t SET v = 11 WHERE id IN (1, 3)",
+        "OPTIMIZE t; DELETE FROM t WHERE id = 9; INSERT INTO t VALUES (8, 8)",
+        "UPDATE t SET v = 12 WHERE id = 1; OPTIMIZE t",
+    )
     with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
-        feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
-        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) {feed}")
-        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        for table in ("t", "u"):
+            lake.sql(f"CREATE TABLE {table} (id BIGINT, v BIGINT) {FEED.format(vectors=vectors)}")
+            lake.sql(f"INSERT INTO {table} VALUES (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)")
         with lake.branch("x", create=True) as b:
-            b.sql("UPDATE t SET v = 10 WHERE id = 1; DELETE FROM t WHERE id = 2")
-            b.sql("INSERT INTO t VALUES (9, 9); UPDATE t SET v = 11 WHERE id = 1")
-            b.sql("DELETE FROM t WHERE id = 9; INSERT INTO t VALUES (8, 8)")
-            own = b.changes("t", 2).select("id", "v", "_change_type").collect()
-            assert len(own) == 8
-            lake.sql("UPDATE t SET v = 40 WHERE id = 4")
+            for text in statements:
+                b.sql(text)
+            lake.sql("INSERT INTO t VALUES (40, 40); INSERT INTO u VALUES (40, 40)")
             b.publish()
-        found = lake.changes("t", 3).select("id", "v", "_change_type").collect()
-        assert sorted(tuple(row) for row in found) == [
-            (1, 1, "delete"),
-            (1, 11, "insert"),
+        with lake.transaction() as once:
+            for text in statements:
+                once.sql(text.replace(" t", " u"))
+        found = feed_of(lake, "t", 3)
+        assert found == feed_of(lake, "u", 3)
+        assert found == [
+            (1, 1, "update_preimage"),
+            (1, 12, "update_postimage"),
             (2, 2, "delete"),
+            (3, 3, "update_preimage"),
+            (3, 11, "update_postimage"),
             (8, 8, "insert"),
         ]
-        with lake.branch("y", create=True) as b:
-            b.sql("UPDATE t SET v = 12 WHERE id = 1; OPTIMIZE t")
-            with pytest.raises(InvalidRequest, match="has compacted rows that it changed"):
-                b.publish()
 
 
-def test_rows_with_ids(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_feed_of_a_branch_that_goes_through_another(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """VACUUM between the two takes what only the first branch kept."""
     with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
-        lake.sql(
-            "CREATE TABLE t (id BIGINT, v BIGINT) "
-            "TBLPROPERTIES ('delta.enableRowTracking' = 'true')"
-        )
+        kept = f"{VECTORS}, 'delta.deletedFileRetentionDuration' = 'interval 0 hours'"
+        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) {FEED.format(vectors=kept)}")
+        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4)")
+        outer = lake.branch("outer", create=True)
+        outer.sql("UPDATE t SET v = 10 WHERE id = 1")
+        outer.sql("CREATE BRANCH inner FROM BRANCH outer")
+        with lake.branch("inner") as inner:
+            inner.sql("UPDATE t SET v = 20 WHERE id IN (1, 2)")
+            inner.sql("DELETE FROM t WHERE id = 2; INSERT INTO t VALUES (7, 7); OPTIMIZE t")
+            inner.sql("UPDATE t SET v = 30 WHERE id IN (1, 3)")
+            inner.publish()
+        lake.sql("VACUUM t RETAIN 0 HOURS")
+        outer.rebase()
+        with lake.branch("outer") as outer:
+            outer.publish()
+        assert feed_of(lake, "t", 2) == [
+            (1, 1, "update_preimage"),
+            (1, 30, "update_postimage"),
+            (2, 2, "delete"),
+            (3, 3, "update_preimage"),
+            (3, 30, "update_postimage"),
+            (7, 7, "insert"),
+        ]
+
+
+def test_a_feed_that_is_turned_on_after_changes_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) TBLPROPERTIES ({VECTORS})")
         lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
         with lake.branch("x", create=True) as b:
-            b.sql("INSERT INTO t VALUES (3, 3); UPDATE t SET v = 9 WHERE id = 1")
-            lake.sql("INSERT INTO t VALUES (4, 4)")
-            b.publish()
-        ids = rows(lake, "SELECT _metadata.row_id FROM t")
-        assert len(set(ids)) == len(ids) == 4
-        with lake.branch("y", create=True) as b:
-            b.sql("INSERT INTO t VALUES (5, 5); UPDATE t SET v = 6 WHERE id = 5")
-            with pytest.raises(
-                InvalidRequest, match="tracks rows, and the branch has changed rows"
-            ):
+            b.sql("UPDATE t SET v = 10 WHERE id = 1")
+            b.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')")
+            with pytest.raises(InvalidRequest, match="while the table had no change data feed"):
                 b.publish()
+            b.sql("ALTER TABLE t SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')")
+            b.publish()
+        assert rows(lake, "SELECT id, v FROM t") == [(1, 10), (2, 2)]
+
+
+@MODES
+def test_rows_keep_their_ids(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
+    """As on main: rows keep the ids that the branch gave them, no id is given twice, and rows that
+    the branch changed have the version that published them.
+    """
+    ids = "SELECT id, _metadata.row_id, _metadata.row_commit_version FROM t"
+    tracked = f"TBLPROPERTIES ('delta.enableRowTracking' = 'true', {vectors})"
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) {tracked}")
+        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+        x, y = lake.branch("x", create=True), lake.branch("y", create=True)
+        x.sql("INSERT INTO t VALUES (3, 3); UPDATE t SET v = 9 WHERE id IN (1, 3); OPTIMIZE t")
+        y.sql("INSERT INTO t VALUES (5, 5), (6, 6); UPDATE t SET v = 7 WHERE id = 5")
+        lake.sql("INSERT INTO t VALUES (4, 4)")
+        given = {row[0]: row[1] for branch in (x, y) for row in rows(branch, ids)}
+        y.rebase()
+        x.publish()
+        lake.sql("INSERT INTO t VALUES (7, 7)")
+        with lake.branch("y") as y:
+            y.sql("UPDATE t SET v = v + 1 WHERE id = 6; INSERT INTO t VALUES (8, 8)")
+            y.publish()
+        lake.sql("UPDATE t SET v = 0 WHERE id = 2; INSERT INTO t VALUES (9, 9)")
+        found = {row[0]: row[1] for row in rows(lake, ids)}
+        assert len(set(found.values())) == len(found) == 9
+        assert found.items() >= given.items()
+        changed = {row[0]: row[2] for row in rows(lake, ids)}
+        assert changed == {1: 3, 2: 6, 3: 3, 4: 2, 5: 5, 6: 5, 7: 4, 8: 5, 9: 7}
 
 
 def test_the_nightly_example(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from tests.commit.log_of import PROTOCOL, VECTORS, add, metadata, vector
 from tests.conflict.cases import PROTOCOL as FULL
-from txlake.log.net_actions import feed_follows_from_files, net_actions
+from txlake.log.net_actions import net_actions
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import (
     Action,
     Add,
-    Cdc,
     CommitInfo,
     DomainMetadata,
     Remove,
@@ -307,11 +306,12 @@ def with_ids(file: Add, row_id: int, version: int = 9) -> Add:
     return msgspec.structs.replace(file, base_row_id=row_id, default_row_commit_version=version)
 
 
-def test_new_files_have_no_row_ids() -> None:
+def test_new_files_have_row_ids_and_no_commit_version() -> None:
     mark = DomainMetadata(
         domain=ROW_TRACKING_DOMAIN, configuration='{"rowIdHighWaterMark":39}', removed=False
     )
-    assert net([with_ids(add("n"), 30), mark], base=TRACKED) == (add("n"),)
+    [new] = net([with_ids(add("n"), 30), mark], base=TRACKED)
+    assert new == msgspec.structs.replace(add("n"), base_row_id=30)
 
 
 def test_files_keep_the_row_ids_that_they_have() -> None:
@@ -321,8 +321,9 @@ def test_files_keep_the_row_ids_that_they_have() -> None:
     assert listed == with_ids(marked(A, 1), 0, 7)
 
 
-def test_a_file_listed_again_with_row_ids_alone_is_left_out() -> None:
-    assert net([FULL, with_ids(A, 0)]) == (FULL,)
+def test_files_get_the_row_ids_that_they_lacked() -> None:
+    listed = msgspec.structs.replace(A, base_row_id=0, data_change=False)
+    assert net([FULL, with_ids(A, 0)]) == (FULL, listed)
 
 
 def test_row_ids_are_taken_away_with_the_feature() -> None:
@@ -337,30 +338,6 @@ def test_row_ids_are_taken_away_with_the_feature() -> None:
         ),
         msgspec.structs.replace(A, data_change=False),
     )
-
-
-# The change data feed
-
-CHANGES = Cdc(path="_change_data/x", partition_values={}, size=1, data_change=False)
-REWRITE = [gone(A, data_change=False), moved("d")]
-
-
-@pytest.mark.parametrize(
-    ("commits", "follows"),
-    [
-        ([], True),
-        ([[add("n")], [gone(B)], [gone(A), marked(A, 1)]], True),
-        ([[add("n"), CHANGES]], False),
-        ([REWRITE, [add("n")], [gone(B)]], True),
-        ([REWRITE, [gone(moved("d"))]], False),
-        ([[add("n")], [gone(add("n"), data_change=False), moved("d")]], False),
-        ([[gone(A)], [A], REWRITE], False),
-    ],
-)
-def test_whether_the_files_define_the_change_data_feed(
-    commits: Sequence[Sequence[Action]], follows: bool
-) -> None:
-    assert feed_follows_from_files(BASE.files, commits) is follows
 
 
 # Any line of commits

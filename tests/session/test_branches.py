@@ -1012,6 +1012,28 @@ def test_identity_values_are_given_once(lake: Lake) -> None:
     assert len(keys) == len(set(keys)) == 6
 
 
+def test_rows_of_branches_have_ids_of_their_own(lake: Lake) -> None:
+    """No two lines hand out the same, and publishing changes none."""
+    lake.do("CREATE TABLE r (v BIGINT) TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
+    lake.do("INSERT INTO r VALUES (0)")
+    x, y = lake.on("x"), lake.on("y")
+    for session in (x, None, y, x, None, y):
+        lake.do("INSERT INTO r VALUES (1)", session)
+    given = {**ids_of_files(lake, x), **ids_of_files(lake, y), **ids_of_files(lake)}
+    assert len(set(given.values())) == len(given) == 7
+    lake.do("PUBLISH BRANCH y; PUBLISH BRANCH x")
+    assert ids_of_files(lake) == given
+    lake.do("DELETE FROM r WHERE v = 0; INSERT INTO r VALUES (2)")
+    found = ids_of_files(lake)
+    assert len(set(found.values())) == len(found) == 7
+
+
+def ids_of_files(lake: Lake, session: Session | None = None) -> dict[str, int | None]:
+    """The first row ids of r's files."""
+    snapshot = (session or lake.session).snapshot(TableName(("r",)), None)
+    return {file.path: file.base_row_id for file in snapshot.files.adds()}
+
+
 # Against a model
 
 

@@ -46,6 +46,13 @@ from txlake.protocol.file_names import (
 Value = TypeVar("Value")
 
 
+def fork_version(store: Store) -> int | None:
+    """Return the last version that a branch's log has in common with the line that it was made
+    from; None for the store of a table's main line.
+    """
+    return store.base if isinstance(store, BranchStore) else None
+
+
 class BranchStore:
     """`ports.Store` of a table as a branch has it; `url` is the table's.
 

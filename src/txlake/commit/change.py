@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from txlake.commit.row_origins import Origins
+from txlake.commit.row_origins import RowSources
 from txlake.conflict.footprint import Read
 from txlake.protocol.actions import Action
 
@@ -28,7 +28,8 @@ class Change:
             (`num_affected_rows`, ...), in order.
         identity_marks: by physical name, the last value generated for an identity column.
         origins: by path of a new file, the rows that its rows were made from, for a table with a
-            change data feed. Rows of other files were made from no row.
+            change data feed. Rows of other files were made from no row, but for those that a file
+            without a change of data says itself.
         brings_back: the metadata is that of an earlier version, and the table's files are that
             version's afterwards.
         unmaps: the metadata turns column mapping off, all files are rewritten with the columns' own
@@ -43,6 +44,6 @@ class Change:
     read_domains: tuple[str, ...] = ()
     affected: Mapping[str, int] = field(default_factory=dict)
     identity_marks: Mapping[str, int] = field(default_factory=dict)
-    origins: Mapping[str, Origins] = field(default_factory=dict, compare=False)
+    origins: Mapping[str, RowSources] = field(default_factory=dict, compare=False)
     brings_back: bool = False
     unmaps: bool = False

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from txlake.commit.feed_rules import FEED, has_feed, reserved_column
-from txlake.commit.row_tracking import (
-    COMMIT_VERSION_COLUMN,
-    ROW_ID_COLUMN,
-)
+from txlake.commit.row_tracking import COMMIT_VERSION_COLUMN, NO_ROW_IDS, ROW_ID_COLUMN, RowIds
 from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
@@ -211,15 +208,18 @@ def _count(counts: Mapping[str, object], path: tuple[str, ...]) -> int:
 
 
 def row_ids_are_ours(request: ValidationRequest) -> None:
-    """Raise InvalidRequest for row ids beyond the high-water mark, which the commit assigns."""
+    """Raise InvalidRequest for row ids beyond the high-water mark, which the commit assigns, unless
+    the published branch has.
+    """
     if "rowTracking" not in request.after.features:
         return
     mark = request.before.row_id_high_water_mark
     for file in request.added:
-        if file.base_row_id is not None and file.base_row_id > mark:
+        row_id = file.base_row_id
+        if row_id is not None and row_id > mark and not request.row_ids.has(row_id):
             raise request.refuse_file(
                 file,
-                f"baseRowId {file.base_row_id} is beyond the high-water mark {mark}; leave it "
+                f"baseRowId {row_id} is beyond the high-water mark {mark}; leave it "
                 "out, the commit assigns it",
             )
 
@@ -271,12 +271,15 @@ def statistics_of(request: ValidationRequest, file: Add) -> FileStatistics:
 
 @dataclass(frozen=True)
 class ValidationRequest:
-    """A list of actions, the state before it, and that state with its metadata and protocol."""
+    """A list of actions, the state before it, and that state with its metadata and protocol;
+    `row_ids` are those of a branch that it publishes.
+    """
 
     actions: tuple[Action, ...]
     before: Snapshot
     after: Snapshot
     operation: str
+    row_ids: RowIds = NO_ROW_IDS
 
     @cached_property
     def added(self) -> tuple[Add, ...]:

@@ -23,7 +23,7 @@ from txlake.commit.in_commit_time import (
     with_enablement,
 )
 from txlake.commit.row_probe import FileProbe
-from txlake.commit.row_tracking import assign, preserved_tag
+from txlake.commit.row_tracking import NO_ROW_IDS, RowIds, assign, preserved_tag
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_log import TableLog
 from txlake.conflict.adoption import only_moves_marks
@@ -79,6 +79,7 @@ class Proposal:
         provenance: the constant parts of the commitInfo.
         granularity: what two transactions may not both change.
         probe: evaluates rows in doubt that are too many for the driver, or that it can't evaluate.
+        row_ids: those of a commit on a branch, or that publishes one.
     """
 
     base: Snapshot
@@ -89,6 +90,7 @@ class Proposal:
     identity_marks: Mapping[str, int] = field(default_factory=dict)
     granularity: Granularity = Granularity.ROW
     probe: RowProbe | None = None
+    row_ids: RowIds = NO_ROW_IDS
 
 
 class Rebase:
@@ -210,7 +212,14 @@ class Rebase:
         ]
         if self.footprint.metadata is None and metadata is not previous.metadata:
             actions.insert(0, metadata)
-        numbered = assign(actions, previous, version, protocol=protocol, metadata=metadata)
+        numbered = assign(
+            actions,
+            previous,
+            version,
+            protocol=protocol,
+            metadata=metadata,
+            ids=self.proposal.row_ids,
+        )
         told = {**preserved_tag(self.footprint, self.proposal.base, metadata), **(tags or {})}
         if only_moves_marks(previous.metadata, metadata):
             told[_MARKS_ALONE] = "true"

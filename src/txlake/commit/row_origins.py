@@ -103,6 +103,22 @@ def trace(
             )
 
 
+def without_vectors(
+    row_sources: Mapping[str, RowSources], vectors: Vectors
+) -> dict[str, RowSources]:
+    """Return the same sources in a form that no deletion vector is needed to read."""
+    return {
+        path: one
+        if isinstance(one, Origins) or not _names_vectors(one)
+        else _unpacked(one, vectors)
+        for path, one in row_sources.items()
+    }
+
+
+def _names_vectors(runs: tuple[Source, ...]) -> bool:
+    return any(run.vector_id is not None or run.positions_id is not None for run in runs)
+
+
 def _unpacked(runs: tuple[Source, ...], vectors: Vectors) -> Origins:
     """Return the origins of a file's rows that were packed of these runs, in order."""
     files = np.repeat(np.arange(len(runs), dtype=np.int32), [run.rows for run in runs])

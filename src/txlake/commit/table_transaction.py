@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
+from txlake.commit.branch_store import fork_version
 from txlake.commit.commit_info import Provenance, StatementInfo, combine_statements
 from txlake.commit.feed_rules import has_feed, packed_sources, require_known_changes
 from txlake.commit.identities import LocalIdentities
@@ -19,7 +20,9 @@ from txlake.commit.net_changes import ChangedRows, CountRows, net_changes
 from txlake.commit.part_states import PartSummary, TableSavepoint
 from txlake.commit.path_commit import commit
 from txlake.commit.rebase import Committed, Proposal
-from txlake.commit.row_origins import Origins
+from txlake.commit.row_origins import RowSources
+from txlake.commit.row_sources_codec import row_sources_tag
+from txlake.commit.row_tracking import NO_ROW_IDS, needs_ids
 from txlake.commit.table_log import LogReading, TableLog
 from txlake.commit.validation import complete_actions, validate
 from txlake.conflict.context import RowProbe
@@ -45,6 +48,7 @@ class TableTransaction:
         log: the table's log.
         base: the snapshot that it reads; version -1 if there is no table yet.
         drawn: the identity values that were drawn without the catalog.
+        row_ids: which row ids its commit hands out or keeps; set where a branch takes part.
         reading: of the log, begun when the transaction began with the version that was known.
 
     `states_marks`: its metadata comes from an engine, which may rely on the high-water marks that
@@ -64,6 +68,7 @@ class TableTransaction:
         self.base = Snapshot.empty(log.name) if base is None else base
         self.drawn = LocalIdentities()
         self.reading: LogReading | None = None
+        self.row_ids = NO_ROW_IDS
         self._requested_level = level
         self._requested_granularity = granularity
         self._states_marks = states_marks
@@ -210,6 +215,14 @@ class TableTransaction:
     # Changes
 
     @property
+    def needs_row_ids(self) -> bool:
+        """Whether its changes, of which there are some, get row ids at the commit."""
+        view = self._view
+        return needs_ids(
+            self._staged_state.staged.actions, view.protocol, view.metadata.configuration
+        )
+
+    @property
     def operation(self) -> str | None:
         """The operation in the history for its changes so far; None without changes."""
         statements = self._staged_state.statements
@@ -224,7 +237,7 @@ class TableTransaction:
         metrics: Mapping[str, int] | None = None,
         tags: Mapping[str, str] | None = None,
         identity_marks: Mapping[str, int] | None = None,
-        origins: Mapping[str, Origins] | None = None,
+        origins: Mapping[str, RowSources] | None = None,
         brings_back: bool = False,
         unmaps: bool = False,
     ) -> None:
@@ -246,7 +259,7 @@ class TableTransaction:
             brings_back=brings_back,
             unmaps=unmaps,
         )
-        validate(whole, self._view, operation=operation)
+        validate(whole, self._view, operation=operation, row_ids=self.row_ids)
         statement = StatementInfo(
             operation=operation, parameters=dict(parameters or {}), metrics=dict(metrics or {})
         )
@@ -275,7 +288,7 @@ class TableTransaction:
         return seen if metadata is seen.metadata else seen.apply([metadata])
 
     def _with_origins(
-        self, then: TableSavepoint, actions: Iterable[Action], origins: Mapping[str, Origins]
+        self, then: TableSavepoint, actions: Iterable[Action], origins: Mapping[str, RowSources]
     ) -> TableSavepoint:
         """Return the staged state with the sources of new files' rows.
 
@@ -408,7 +421,7 @@ class TableTransaction:
             reads_elsewhere=footprint.reads_elsewhere,
             read_version=self.base.version,
             txn_id=txn_id,
-            tags=self._staged_state.tags,
+            tags=self._tags(),
             user_metadata=user_metadata,
             user_name=user,
         )
@@ -421,7 +434,14 @@ class TableTransaction:
             provenance=provenance,
             granularity=self.granularity,
             probe=probe,
+            row_ids=self.row_ids,
         )
+
+    def _tags(self) -> Mapping[str, str]:
+        """Return the commit's tags: a branch keeps the sources of rows until it is published."""
+        if fork_version(self.log.store) is None:
+            return self._staged_state.tags
+        return {**self._staged_state.tags, **row_sources_tag(self._staged_state.row_sources)}
 
     def commit(
         self,

@@ -33,9 +33,7 @@ from txlake.commit.membership import (
     is_open,
 )
 from txlake.commit.metadata_validation import complete_metadata, protocol_to_set
-from txlake.commit.row_tracking import (
-    contradiction,
-)
+from txlake.commit.row_tracking import NO_ROW_IDS, RowIds, contradiction
 from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_key
 from txlake.log.snapshot import Snapshot
@@ -131,10 +129,12 @@ def validate(
     *,
     operation: str = "",
     is_foreign: bool = False,
+    row_ids: RowIds = NO_ROW_IDS,
 ) -> None:
     """Raise unless the actions may follow the snapshot; the first broken rule of RULES is reported.
 
     `is_foreign`: they are another engine's commit as a whole, with what txlake writes into its own.
+    `row_ids`: those of a branch that they publish.
 
     Raises:
         InvalidRequest: the actions break a rule.
@@ -149,7 +149,7 @@ def validate(
             )
     after = snapshot.apply([a for a in actions if isinstance(a, Metadata | Protocol)])
     after.require_writable()
-    request = ValidationRequest(tuple(actions), snapshot, after, operation)
+    request = ValidationRequest(tuple(actions), snapshot, after, operation, row_ids)
     for rule in RULES:
         if not (is_foreign and rule is row_ids_are_ours):
             rule(request)

@@ -133,6 +133,9 @@ class WriteTask:
         kind: the prefix of the files' names.
         reports_origins: whether it reports which rows each row of its files was made of.
         materialized: the partition columns that files have after the data columns; None for none.
+        row_versions: the data column of row commit versions, and the last version that is written
+            there; rows with a later one, or none, have the version of their new file. None where
+            all versions are written.
     """
 
     schema: bytes
@@ -148,6 +151,7 @@ class WriteTask:
     kind: str = "part"
     reports_origins: bool = False
     materialized: Materialized | None = None
+    row_versions: tuple[str, int] | None = None
 
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
@@ -379,6 +383,12 @@ class Output:
         columns = [
             with_field_names(batch.column(i), field.type) for i, field in enumerate(self._schema)
         ]
+        if self._task.row_versions is not None:
+            name, last = self._task.row_versions
+            place = self._schema.get_field_index(name)
+            if place >= 0:
+                known = columns[place]
+                columns[place] = pc.if_else(pc.less_equal(known, last), known, None)
         columns += [pa.repeat(value, batch.num_rows) for _, value in self._constants]
         return pa.RecordBatch.from_arrays(columns, schema=self._file_schema())
 

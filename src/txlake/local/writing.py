@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from txlake.commit.branch_store import fork_version
 from txlake.datafiles import write_task
 from txlake.datafiles.files import Uploads
 from txlake.datafiles.footers import filter_safe_tags, statistics_of
@@ -273,7 +274,17 @@ def _task(
         kind="cdc" if target.as_changes else "part",
         reports_origins=target.reports_origins,
         materialized=_materialized(target.snapshot),
+        row_versions=_row_versions(target),
     )
+
+
+def _row_versions(target: WriteTarget) -> tuple[str, int] | None:
+    """Return the column of row commit versions, and the last that a branch may write there: its
+    own versions mean nothing once it is published. None for other tables.
+    """
+    column = target.snapshot.properties.materialized_row_commit_version_column
+    base = fork_version(target.store)
+    return None if column is None or base is None else (column, base)
 
 
 def _materialized(snapshot: Snapshot) -> write_task.Materialized | None:

@@ -1,7 +1,8 @@
 """The actions that lead from one version of a table to a later one, as one commit.
 
 Owns which files, settings, application ids and domains differ, and which of the files hold rows
-that were changed. What a commit assigns is left to it: row ids, in-commit timestamps, commitInfo.
+that were changed. What a commit assigns is left to it: commit versions of rows, in-commit
+timestamps, commitInfo.
 Source: PROTOCOL.md, "Action Reconciliation", "Add File and Remove File" (`dataChange`).
 """
 
@@ -14,7 +15,7 @@ import msgspec
 from txlake.errors import InvalidRequest
 from txlake.log.files import Files, canonical_path
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
-from txlake.protocol.actions import Action, Add, Cdc, DomainMetadata, Remove
+from txlake.protocol.actions import Action, Add, DomainMetadata, Remove
 from txlake.protocol.sources import SOURCES_TAG, parse_sources
 
 
@@ -33,9 +34,9 @@ def net_actions(
     None every file of the two versions is compared, and each that came or went counts as a change
     of data.
 
-    Files that came and went in between are left out. A file that stays is listed again if anything
-    but its row ids differs. New files have no row ids, so that the commit assigns them: those of
-    `head` may be taken by now. `timestamp_ms` becomes the removed files' deletion time.
+    Files that came and went in between are left out. A file that stays keeps its row ids, and is
+    listed again if anything else differs. New files have those of `head`, but no commit version,
+    which the commit assigns. `timestamp_ms` becomes the removed files' deletion time.
     """
     lineage = None if commits is None else Lineage(base.files, commits)
     paths = _all_paths(base, head) if lineage is None else lineage.paths
@@ -55,29 +56,15 @@ def net_actions(
     return (*_settings(base, head), *removed, *added)
 
 
-def feed_follows_from_files(base: Files, commits: Iterable[Sequence[Action]]) -> bool:
-    """Return whether the files of the commits' net actions alone define the change data feed.
-
-    False if a commit lists change data files, or rewrote rows that another one wrote or deleted:
-    then rows live on in other files than those that the version `base` had them in.
-    """
-    lineage = Lineage(base, commits)
-    return not (lineage.has_change_files or lineage.moved_changed_rows)
-
-
 class Lineage:
     """Which files of a line of commits share rows, and which of them hold changed rows.
 
     Files are linked where a commit moved rows from one to the other. If rows of any linked file
     were added or deleted, all of them change data: rows that only moved can't be told from the
     others by their files.
-
-    Attributes:
-        has_change_files: whether a commit lists change data files.
     """
 
     def __init__(self, base: Files, commits: Iterable[Sequence[Action]]) -> None:
-        self.has_change_files = False
         self._base = base
         self._live: dict[str, bool] = {}  # whether files that were listed so far are live
         self._links: dict[str, str] = {}
@@ -91,11 +78,6 @@ class Lineage:
         """Canonical paths of all files that the commits list, in order."""
         return tuple(self._live)
 
-    @property
-    def moved_changed_rows(self) -> bool:
-        """Whether rows were moved to or from a file whose rows were changed too."""
-        return any(self.changes_data(path) for path in self._links)
-
     def changes_data(self, path: str) -> bool:
         """Return whether the file at a canonical path, or one that it shares rows with, has rows
         that were added or deleted.
@@ -104,7 +86,6 @@ class Lineage:
 
     def _follow(self, actions: Sequence[Action]) -> None:
         """Take in the next commit."""
-        self.has_change_files |= any(isinstance(action, Cdc) for action in actions)
         removed = {canonical_path(one.path): one for one in actions if isinstance(one, Remove)}
         added = {canonical_path(one.path): one for one in actions if isinstance(one, Add)}
         sources: set[str] = set()
@@ -162,11 +143,13 @@ def _tracks_rows(head: Snapshot) -> bool:
 
 
 def _with_row_ids_of(before: Add | None, after: Add) -> Add:
-    """Return a file with the row ids that it had; without any if it is new."""
+    """Return a file with the row ids that it had; a new one without a commit version."""
+    if before is None:
+        return msgspec.structs.replace(after, default_row_commit_version=None)
     return msgspec.structs.replace(
         after,
-        base_row_id=None if before is None else before.base_row_id,
-        default_row_commit_version=None if before is None else before.default_row_commit_version,
+        base_row_id=after.base_row_id if before.base_row_id is None else before.base_row_id,
+        default_row_commit_version=before.default_row_commit_version,
     )
 
 

@@ -24,14 +24,17 @@ from txlake.catalog.names import MAIN, NAME_LENGTH_MAX
 from txlake.commit.change import Change
 from txlake.commit.feed_rules import has_feed
 from txlake.commit.membership import DOMAIN
-from txlake.commit.row_tracking import is_enabled
+from txlake.commit.row_origins import RowSources, without_vectors
+from txlake.commit.row_sources_codec import KnownSources, known_sources
+from txlake.commit.row_tracking import RowIds, ids_of
+from txlake.commit.table_log import TableLog
 from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.levels import parse_level, strictest
 from txlake.conflict.locking import LockMode
 from txlake.conflict.read_set import ReadSet, join_reads
 from txlake.conflict.read_set_codec import decode_read_sets
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
-from txlake.log.files import canonical_path
 from txlake.log.net_actions import Lineage, net_actions
 from txlake.log.snapshot import Snapshot
 from txlake.ports import AdoptedTable, EndedBranch, RenamedTable
@@ -68,6 +71,8 @@ class _Changed:
         read: what its commits read of the table.
         actions: the net changes since then; none for a table that was read only.
         marks: the last values of identity columns, by physical name.
+        row_sources: what rows of new files were made of, for the change data feed.
+        row_ids: those that the branch has handed out.
     """
 
     table: BranchTable
@@ -75,6 +80,8 @@ class _Changed:
     read: ReadSet
     actions: tuple[Action, ...]
     marks: Mapping[str, int]
+    row_sources: Mapping[str, RowSources]
+    row_ids: RowIds
 
     @property
     def lock(self) -> TableLock:
@@ -207,7 +214,8 @@ def _publication(
     tables = engine.catalog.of_lake().branches.tables(entry)
     on_branch = engine.on_branch(entry)
     try:
-        changed = _all_changed(on_branch, tables, entry.name)
+        onto_branch = target.branch is not None
+        changed = _all_changed(on_branch, tables, entry.name, onto_branch=onto_branch)
     except (CorruptTable, InvalidRequest) as error:
         require_branch_open(on_branch, error)
         raise
@@ -239,11 +247,13 @@ def _publication(
         made.close()
 
 
-def _all_changed(on_branch: Engine, tables: Sequence[BranchTable], name: str) -> Sequence[_Changed]:
+def _all_changed(
+    on_branch: Engine, tables: Sequence[BranchTable], name: str, *, onto_branch: bool
+) -> Sequence[_Changed]:
     """Return what a branch changed, table by table. Raises as `_changed`, and CorruptTable if a
     commit of the branch is missing, or damaged.
     """
-    found = (_changed(on_branch, table, name) for table in tables)
+    found = (_changed(on_branch, table, name, onto_branch=onto_branch) for table in tables)
     return [one for one in found if one is not None]
 
 
@@ -287,12 +297,14 @@ def _remove_folders(engine: Engine, tables: Sequence[BranchTable]) -> None:
         finish_interrupted(engine)
 
 
-def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | None:
+def _changed(
+    on_branch: Engine, table: BranchTable, name: str, *, onto_branch: bool
+) -> _Changed | None:
     """Return what a branch changed of a table that it began with; None if it changed and read
     nothing.
 
-    Raises InvalidRequest if the origin of a changed table was dropped, and as
-    `_require_publishable`.
+    Raises InvalidRequest if the origin of a changed table was dropped, a newer txlake has committed
+    what this one can't read, and as `_row_sources`.
     """
     own = table.entry
     if own.base is None or table.is_dropped or not (table.is_changed or table.reads):
@@ -304,52 +316,58 @@ def _changed(on_branch: Engine, table: BranchTable, name: str) -> _Changed | Non
         )
     log = on_branch.at_entry(own).log
     base, head = log.snapshot(own.base), log.snapshot(own.head)
-    commits = [commit.actions for commit in log.commits(base.version, head.version)]
-    records = [each.record for each in table.reads]
-    read = join_reads(decode_read_sets(records, base))
-    _require_publishable(f"branch {name!r}: {log.name}", base, head, commits, read)
-    actions = net_actions(base, head, commits, timestamp_ms=on_branch.system.now_ms())
+    read = join_reads(decode_read_sets([each.record for each in table.reads], base))
+    if not read.is_complete:
+        raise InvalidRequest(
+            f"branch {name!r}: {log.name}: a newer txlake has committed on the branch; publish it "
+            "by that one"
+        )
+    commits = list(log.commits(base.version, head.version))
+    every = [commit.actions for commit in commits]
+    actions = net_actions(base, head, every, timestamp_ms=on_branch.system.now_ms())
+    sources = _row_sources(
+        log,
+        head,
+        Lineage(base.files, every),
+        known_sources(base, commits),
+        onto_branch=onto_branch,
+    )
     marks: Mapping[str, int] = {}
     if only_moves_marks(base.metadata, head.metadata):
         marks = marks_of(head.schema, log.name)
         actions = tuple(action for action in actions if not isinstance(action, Metadata))
     kept = tuple(action for action in actions if not _is_owner(action))
-    return _Changed(table, base, read, kept, marks)
+    return _Changed(table, base, read, kept, marks, sources, ids_of(base, head, every))
 
 
-def _require_publishable(
-    what: str,
-    base: Snapshot,
-    head: Snapshot,
-    commits: Sequence[Sequence[Action]],
-    read: ReadSet,
-) -> None:
-    """Raise InvalidRequest for changes of a table that its parent can't take over as they are.
+def _row_sources(
+    log: TableLog, head: Snapshot, lineage: Lineage, known: KnownSources, *, onto_branch: bool
+) -> Mapping[str, RowSources]:
+    """Return what the rows of a branch's files were made of, for the change data feed.
 
-    `what`: how the message begins. Those are rewrites of rows that the branch changed too, in a
-    table with a change data feed, which would show the rewritten rows as changed; rows that the
-    branch added and rewrote, in a table that tracks rows, since their ids may be given to others by
-    now; and what a newer txlake recorded.
+    `onto_branch`: another branch takes them over, and outlives the vectors that only this one
+    keeps.
+
+    Raises InvalidRequest if the feed couldn't tell how rows changed.
     """
-    if not read.is_complete:
+    if not has_feed(head):
+        return {}
+    if known.has_gaps:
         raise InvalidRequest(
-            f"{what}: a newer txlake has committed on the branch; publish it by that one"
+            f"{log.name}: the branch changed rows while the table had no change data feed, which "
+            "it has now: the feed couldn't tell how they changed. Turn it off on the branch, and "
+            "on again after publishing"
         )
-    if has_feed(head) and Lineage(base.files, commits).moved_changed_rows:
+    if any(map(lineage.changes_data, known.untracked_files)):
         raise InvalidRequest(
-            f"{what}: the table has a change data feed, and the branch has compacted rows that it "
-            "changed: the feed couldn't tell which. Make the changes on a new branch, and run "
-            "OPTIMIZE after it is published"
+            f"{log.name}: the table has a change data feed, and the branch has changed rows that "
+            "it rewrote in an order that isn't recorded (a ZORDER BY or clustering of more than "
+            "Settings.told_rows_max rows): the feed couldn't tell which. Make the changes on a new "
+            "branch, and run OPTIMIZE after it is published"
         )
-    removed = (each for actions in commits for each in actions if isinstance(each, Remove))
-    if is_enabled(head.metadata.configuration) and any(
-        base.files.by_path(canonical_path(each.path)) is None for each in removed
-    ):
-        raise InvalidRequest(
-            f"{what}: the table tracks rows, and the branch has changed rows that it had added "
-            "itself: others may have their row ids by now. Add them as they are to be, on a new "
-            "branch, or turn delta.enableRowTracking off"
-        )
+    if not onto_branch:
+        return known.row_sources
+    return without_vectors(known.row_sources, VectorCache(log.store, log.external_vectors))
 
 
 def _is_owner(action: Action) -> bool:
@@ -367,6 +385,7 @@ def _stage(context: Context, one: _Changed, entry: BranchEntry) -> None:
     """Stage a table's net changes on the version that the branch began with."""
     handle = _origin_of(context, one.table)
     part = context.transaction.tables.open_at(handle, one.base)
+    part.row_ids = one.row_ids
     for read in one.read.reads:
         part.add_read(read)
     part.read_files(one.read.read_files)
@@ -385,6 +404,7 @@ def _change(one: _Changed, entry: BranchEntry) -> Change:
         operation=OPERATION,
         actions=actions,
         identity_marks=one.marks,
+        origins=one.row_sources,
         parameters={"branch": entry.name},
         metrics={
             "numAddedFiles": sum(isinstance(action, Add) for action in actions),

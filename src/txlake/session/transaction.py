@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
+from txlake.commit.branch_store import fork_version
 from txlake.commit.change import Change
 from txlake.commit.commit_loop import CommittedTogether
 from txlake.commit.foreign_commit import (
@@ -28,6 +29,7 @@ from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.parallel import is_far
 from txlake.commit.part_states import PartSummary
 from txlake.commit.rebase import Proposal, check_now, check_reads
+from txlake.commit.row_tracking import reserve_ids
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.context import RowProbe
@@ -465,6 +467,7 @@ class Transaction:
         catalog = self.engine.catalog
         if not self.registration.is_deferred:
             self.registration.make()
+        self._reserve_row_ids()
         dropped = {change.id for change in self._names.changes if isinstance(change, DroppedTable)}
         parts = [
             Part(part.log, proposed(handle, part))
@@ -483,6 +486,22 @@ class Transaction:
         if committed.sequence is not None:
             self.registration.forget()
         return committed
+
+    def _reserve_row_ids(self) -> None:
+        """Reserve a block of row ids for each table that gets some from a commit on a branch.
+
+        Raises UnsupportedFeature if a table has no more blocks, and what the catalog raises.
+        """
+        for handle, part in self.tables.written():
+            entry = handle.entry
+            is_forked = fork_version(handle.store) is not None
+            if entry is None or not is_forked or not part.needs_row_ids:
+                continue
+            book, table_id = self.engine.catalog.of_lake().identities, entry.root_id or entry.id
+            mark = part.base.row_id_high_water_mark
+            part.row_ids = replace(
+                part.row_ids, first=reserve_ids(book, table_id, mark, handle.name)
+            )
 
     def conflicts_now(self) -> list[tuple[Handle, TableTransaction, Conflict | None]]:
         """Return what the commit of each table would meet now: a conflict, or None.

@@ -1091,19 +1091,3 @@ def test_a_read_of_all_rows_conflicts_with_any_change(lake: Lake) -> None:
     lake.do("DELETE FROM t WHERE id = 1")
     with pytest.raises((ConcurrentDeleteReadException, Conflict)):
         lake.do("PUBLISH BRANCH x")
-
-
-def test_a_setting_that_names_another_branch_stops_writes(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = lake.on("x")
-    settings = {"spark.wap.branch": "X"}
-    monkeypatch.setattr(
-        type(lake.plane), "setting", lambda _, key, default: settings.get(key, default)
-    )
-    with pytest.raises(InvalidRequest, match=r"is 'X', and this session writes on 'main'"):
-        lake.do("INSERT INTO t VALUES (9, 9)")
-    lake.do("INSERT INTO t VALUES (9, 9)", x)
-    assert len(lake.rows("SELECT * FROM t")) == 4
-    settings.clear()
-    lake.do("INSERT INTO t VALUES (8, 8)")

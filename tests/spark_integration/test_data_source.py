@@ -235,7 +235,7 @@ def test_a_rule_that_comes_while_rows_are_written_is_kept(lake: txlake.Lake, pla
         ({}, "no table is given"),
         ({"path": "t"}, "no lake is given"),
         ({"path": "./nothing"}, "is not a Delta table"),
-        ({"path": "./nothing", "versionAsOf": "x"}, "Invalid value 'x'"),
+        ({"path": "./nothing", "versionAsOf": "x y"}, "Invalid value 'x y'"),
     ],
 )
 def test_bad_reads(options: dict[str, str], said: str) -> None:

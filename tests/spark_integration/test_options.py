@@ -39,6 +39,9 @@ def test_reading() -> None:
     assert (nothing.travel, nothing.changes, nothing.path) == (None, None, None)
     assert read_options({"VERSIONasof": "3"}).travel == TimeTravel(version=3)
     assert read_options({"versionAsOf": 0}).travel == TimeTravel(version=0)
+    for name in ("versionAsOf", "branch", "tag"):
+        named = read_options({name: "Nightly/2"}).travel
+        assert named == TimeTravel(branch_or_tag="Nightly/2")
     moment = TimeTravel(timestamp="2026-01-31 12:00:00")
     assert read_options({"timestampAsOf": "2026-01-31 12:00:00"}).travel == moment
     assert read_options({"readChangeFeed": "false", "startingVersion": "latest"}).changes is None
@@ -54,7 +57,10 @@ def test_reading() -> None:
     ("given", "said"),
     [
         ({"versionAsOf": "1", "timestampAsOf": "2026-01-01"}, "exclude each other"),
-        ({"versionAsOf": "x"}, "Invalid value 'x' for option 'versionAsOf'"),
+        ({"versionAsOf": "x y"}, "Invalid value 'x y' for option 'versionAsOf'"),
+        ({"branch": "1"}, "Invalid value '1' for option 'branch'.* can't name a branch"),
+        ({"branch": "x", "tag": "y"}, "branch and tag exclude each other"),
+        ({"branch": "x", "versionAsOf": "y"}, "versionAsOf and branch exclude each other"),
         ({"versionAsOf": "-1"}, "non-negative"),
         ({"readChangeFeed": "yes"}, "must be 'true' or 'false'"),
         ({"readChangeFeed": "true"}, "needs a start"),

@@ -72,6 +72,7 @@ _PUBLICATION = Struct(
 
 def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
     """Carry out CREATE BRANCH, at once. Raises as `Branches.create`."""
+    scope.session.follow_setting(missing_ok=True)
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
     create = partial(
@@ -89,6 +90,7 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
 
 def _create_tag(scope: ControlScope, statement: CreateTag) -> Answer:
     """Carry out CREATE TAG, at once. Raises as `Branches.create`."""
+    scope.session.follow_setting()
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
     create = partial(

@@ -71,7 +71,7 @@ def session_on(
             catalog=_catalog(catalog, warehouse, system, settings, options),
             storage_options=options,
         )
-        session = Session(engine, handlers, level=level)
+        session = Session(engine, handlers, level=level, follows_setting=True)
         open_lake(session, marker)
         if engine.recovery_required is None:
             drop_expired(engine)

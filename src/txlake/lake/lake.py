@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from txlake.catalog import AdmissionOutdated
+from txlake.catalog import DEFAULT_DATABASE, AdmissionOutdated
 from txlake.catalog.branch_rows import MAIN_NAME
 from txlake.catalog.unity import is_unity
 from txlake.commands import HANDLERS
@@ -395,9 +395,11 @@ class LakeSession(Streams):
     def session(self) -> LakeSession:
         """Open another session on the same lake; its current database is `default`.
 
-        It has this session's isolation level, and none of its transactions.
+        It has this session's isolation level and branch, and none of its transactions.
         """
-        return self._session_on(self._session.engine)
+        made = self._session.another()
+        made.database = DEFAULT_DATABASE
+        return LakeSession(made)
 
     def _session_on(self, engine: Engine) -> LakeSession:
         return LakeSession(Session(engine, HANDLERS, level=self._session.level))

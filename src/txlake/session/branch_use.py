@@ -1,4 +1,4 @@
-"""The branch that a session uses: found, and missed once it has ended."""
+"""The branch that a session uses: chosen, found, and missed once it has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,109 @@ from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.session.engine import Engine, Handle
 
-_WAP_BRANCH = "spark.wap.branch"
+WAP_BRANCH = "spark.wap.branch"
+"""Iceberg's setting of a Spark session for the branch that it writes and reads."""
+
+
+class Line:
+    """The line of the lake's history that a session works on: main's, or a branch's.
+
+    USE BRANCH chooses it. If `follows_setting`, Iceberg's setting of the Spark session overrides
+    that for as long as it is set.
+    """
+
+    __slots__ = ("_by_setting", "chosen", "follows_setting")
+
+    def __init__(self, engine: Engine, *, follows_setting: bool) -> None:
+        self.chosen = engine
+        self.follows_setting = follows_setting
+        self._by_setting: Engine | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The engine with the names of the line."""
+        return self.chosen if self._by_setting is None else self._by_setting
+
+    def choose(self, name: str) -> None:
+        """Take a branch, or `main`.
+
+        Raises as `engine_on`, and InvalidRequest where the setting names another one.
+        """
+        wanted = _wap_branch(self.chosen) if self.follows_setting else ""
+        if wanted and wanted.lower() != name.lower():
+            raise InvalidRequest(
+                f"USE BRANCH {name}: {WAP_BRANCH} is {wanted!r}, and decides for as long as it is "
+                f"set; RESET {WAP_BRANCH} first, or set it to {name!r}"
+            )
+        self.chosen = engine_on(self.chosen, name)
+
+    def follow(self, held: Engine | None, *, missing_ok: bool = False) -> None:
+        """Take what the setting names now; what USE BRANCH chose if it isn't set.
+
+        `held`: the engine of the open transaction, whose line stays. With `missing_ok` the name of
+        no branch counts as unset.
+
+        Raises InvalidRequest for the name of no branch and of a tag, and in a transaction if the
+        setting was changed since it began.
+        """
+        if not self.follows_setting:
+            return
+        wanted = _wap_branch(self.chosen)
+        if held is not None:
+            is_changed = self._by_setting is not None if not wanted else not _is_on(held, wanted)
+            if is_changed:
+                raise InvalidRequest(
+                    f"{WAP_BRANCH} is {wanted or 'unset'!r} now, and the open transaction belongs "
+                    f"to {_name_of(held)!r}, where it began: COMMIT or ROLLBACK first, or set it "
+                    f"to {_name_of(held)!r} again"
+                )
+            return
+        self._by_setting = self._set_to(wanted, missing_ok=missing_ok) if wanted else None
+
+    def forget_setting(self) -> None:
+        """Take what USE BRANCH chose, until the setting is followed again."""
+        self._by_setting = None
+
+    def _set_to(self, name: str, *, missing_ok: bool) -> Engine | None:
+        """Return the engine of the branch that the setting names, the present one if it is that
+        branch's; None for no branch if `missing_ok`. Raises InvalidRequest for no branch, and for a
+        tag.
+        """
+        if name.lower() == MAIN_NAME:
+            return self.chosen.main
+        found = self.chosen.catalog.of_lake().branches.find(name)
+        if found is None and missing_ok:
+            return None
+        if found is None:
+            raise InvalidRequest(
+                f"{WAP_BRANCH} is {name!r}, and there is no such branch: it was never created, or "
+                f"it was published or dropped. CREATE BRANCH {name}, set it to one that SHOW "
+                f"BRANCHES lists, or RESET {WAP_BRANCH}"
+            )
+        if found.is_tag:
+            raise InvalidRequest(
+                f"{WAP_BRANCH} is {name!r}, which is a tag, and nothing is written to a tag: read "
+                f"it by VERSION AS OF '{name}', and RESET {WAP_BRANCH} or set it to a branch"
+            )
+        for known in (self._by_setting, self.chosen):
+            if known is not None and known.branch is not None and known.branch.id == found.id:
+                return known
+        return self.chosen.main.on_branch(found)
+
+
+def _wap_branch(engine: Engine) -> str:
+    """Return what Iceberg's setting names; an empty text if it isn't set, or there is no lake."""
+    return engine.plane.setting(WAP_BRANCH, "") if engine.catalog.is_lake else ""
+
+
+def _name_of(engine: Engine) -> str:
+    """Return the name of an engine's branch, or `main`."""
+    return MAIN_NAME if engine.branch is None else engine.branch.name
+
+
+def _is_on(engine: Engine, name: str) -> bool:
+    """Return whether an engine's branch has the name, in any letter case; `main` for main's."""
+    return _name_of(engine).lower() == name.lower()
 
 
 def require_branch(engine: Engine, name: str) -> BranchEntry:
@@ -74,15 +176,15 @@ def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
 
 
 def require_wap_branch(engine: Engine) -> None:
-    """Raise InvalidRequest if Iceberg's setting names another branch than the one in use: what is
-    written would be seen where the program doesn't expect it.
+    """Raise InvalidRequest if Iceberg's setting names another branch than the one in use, in a
+    session that doesn't follow it: what is written would be seen where the program doesn't expect
+    it.
     """
-    wanted = engine.plane.setting(_WAP_BRANCH, "") if engine.catalog.is_lake else ""
-    used = MAIN_NAME if engine.branch is None else engine.branch.name
-    if wanted and wanted.lower() != used.lower():
+    wanted = _wap_branch(engine)
+    if wanted and not _is_on(engine, wanted):
         raise InvalidRequest(
-            f"{_WAP_BRANCH} is {wanted!r}, and this session writes on {used!r}: txlake doesn't "
-            f"choose the branch by that setting; USE BRANCH {wanted}, or unset it"
+            f"{WAP_BRANCH} is {wanted!r}, and this session writes on {_name_of(engine)!r}, which "
+            f"it was made for: RESET {WAP_BRANCH}, or set it to {_name_of(engine)!r}"
         )
 
 

@@ -42,6 +42,7 @@ from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Proto
 from txlake.protocol.file_names import BRANCHES_FOLDER
 from txlake.protocol.identity import marks_of
 from txlake.session.branch_use import (
+    WAP_BRANCH,
     branch_by_number,
     parent_of,
     require_branch,
@@ -277,8 +278,12 @@ def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
     Raises InvalidRequest if there is none of that name, a branch was made from it, or the session
     uses it.
     """
+    session.follow_setting(missing_ok=True)
     if session.engine.branch is not None and session.engine.branch.name.lower() == name.lower():
-        raise InvalidRequest(f"DROP BRANCH {name}: this session uses it; USE BRANCH main first")
+        raise InvalidRequest(
+            f"DROP BRANCH {name}: this session uses it; USE BRANCH main, and RESET {WAP_BRANCH} if "
+            "that is set"
+        )
     engine = session.engine.main
     branches = engine.catalog.of_lake().branches
     entry = of_kind(branches.find(name), name, is_tag=is_tag)

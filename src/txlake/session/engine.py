@@ -359,7 +359,6 @@ class Engine:
         made = copy.copy(self)
         made.branch, made.trunk = branch, self.main
         made.catalog = self.catalog.of_lake().on_branch(branch.number)
-        made.temporary_views = self.temporary_views.copy()
         return made
 
     def other_lines(self, handle: Handle, without: Collection[int] = ()) -> list[TableLog]:

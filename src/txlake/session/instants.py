@@ -28,6 +28,7 @@ def changes_of(session: Session, sequence: int) -> dict[str, DataFrame]:
         raise InvalidRequest(
             f"sequence={sequence!r}: expected the number of an instant of the lake"
         )
+    session.follow_setting()
     catalog = session.engine.catalog.of_lake()
     made = {one.table_id: one.version for one in catalog.ledger.commits_at(sequence)}
     found = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from txlake.catalog import DEFAULT_DATABASE
+from txlake.commit.data_plane import DataPlane
 from txlake.commit.parallel import is_far
 from txlake.conflict.levels import Level
 from txlake.conflict.locking import LockMode
@@ -21,7 +22,7 @@ from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeEr
 from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
 from txlake.session.branch_use import (
-    engine_on,
+    Line,
     parent_of,
     require_branch_kept,
     require_branch_open,
@@ -45,6 +46,7 @@ from txlake.session.views.describe import Rows
 from txlake.sql.statements import (
     Expression,
     ReadTable,
+    SparkCommand,
     Statement,
     Table,
     TablePath,
@@ -104,10 +106,20 @@ class Handlers:
 
 
 class Session:
-    """Executes statements one after the other; used by one thread at a time."""
+    """Executes statements one after the other; used by one thread at a time.
 
-    def __init__(self, engine: Engine, handlers: Handlers, *, level: Level | None = None) -> None:
-        self.engine = engine
+    If `follows_setting`, Iceberg's setting `spark.wap.branch` chooses the branch (`Line`).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        handlers: Handlers,
+        *,
+        level: Level | None = None,
+        follows_setting: bool = False,
+    ) -> None:
+        self._line = Line(engine, follows_setting=follows_setting)
         self.handlers = handlers
         self.database = DEFAULT_DATABASE
         self.level = level
@@ -119,6 +131,41 @@ class Session:
         self._has_failed_commit = False
         self._is_closed = False
         self._in_script = False
+
+    @property
+    def engine(self) -> Engine:
+        """The engine with the names of the branch that the last statement used, or main's."""
+        return self._line.engine
+
+    def another(self, plane: DataPlane | None = None) -> Session:
+        """Return a new session with the same branch, level and current database, and no
+        transaction; on another data plane if one is given.
+        """
+        engine = self._line.chosen if plane is None else self._line.chosen.with_plane(plane)
+        made = Session(
+            engine,
+            self.handlers,
+            level=self.level,
+            follows_setting=self._line.follows_setting,
+        )
+        made.database = self.database
+        return made
+
+    def follow_setting(
+        self, transaction: Transaction | None = None, *, missing_ok: bool = False
+    ) -> None:
+        """Take the branch that Iceberg's setting names now, as `Line.follow`.
+
+        `transaction`: the one that a statement is about to run in, the current one by default.
+        Raises InvalidRequest as `Line.follow`, and fails the transaction.
+        """
+        held = self._current if transaction is None else transaction
+        try:
+            self._line.follow(None if held is None else held.engine, missing_ok=missing_ok)
+        except InvalidRequest as error:
+            if held is not None:
+                self._failed(held, error)
+            raise
 
     @property
     def spark(self) -> SparkSession:
@@ -158,6 +205,8 @@ class Session:
         if self._is_closed:
             raise InvalidRequest("the session is closed; open another with lake.session()")
         refuse_lost(self.engine)
+        if explicit:
+            self.follow_setting()
         require_branch_kept(self.engine)
         self.engine.end_abandoned()
         made = Transaction(
@@ -175,21 +224,21 @@ class Session:
         """Use the names and versions of a branch from now on; `main` are the lake's own.
 
         The database stays the current one if the branch has it. Raises InvalidRequest if there is
-        no such branch, or a transaction is open.
+        no such branch, a transaction is open, or Iceberg's setting names another one.
         """
         if self._current is not None:
             raise InvalidRequest(
                 f"USE BRANCH {name}: a transaction is open, and belongs to the branch that it "
                 "began on; COMMIT or ROLLBACK first"
             )
-        self.engine = engine_on(self.engine, name)
+        self._line.choose(name)
         if self.engine.catalog.database(self.database) is None:
             self.database = DEFAULT_DATABASE
 
     def leave_branch(self) -> None:
         """Use what the branch was made from, from now on; main itself on main."""
         if self.engine.branch is not None:
-            self.engine = parent_of(self.engine.main, self.engine.branch)
+            self._line.chosen = parent_of(self.engine.main, self.engine.branch)
 
     def close(self) -> None:
         """Roll back the open transactions, end the session, and refuse new transactions.
@@ -260,6 +309,10 @@ class Session:
         becomes the commit's `userMetadata`; the value of the transaction's last statement that has
         one counts.
         """
+        if not _is_spark_alone(statement):
+            self.follow_setting(transaction)
+        elif transaction is None and self._current is None:
+            self._line.forget_setting()  # RESET works although the branch has ended
         requested_in = transaction
         if (
             transaction is not None
@@ -331,7 +384,7 @@ class Session:
         """Run a statement's command in the transaction, or in one of its own, which is committed;
         return the function that makes its result.
         """
-        if command.writes:
+        if command.writes and not self._line.follows_setting and not _is_spark_alone(statement):
             require_wap_branch(self.engine)
         appends = only_appends(statement)
         with self.statement_context(
@@ -379,7 +432,7 @@ class Session:
         own.tables.begins_unseen = deferral is Deferral.UNTIL_COMMIT_UNSEEN
         context = Context(
             tables=StatementTables(
-                engine=self.engine,
+                engine=own.engine,
                 transaction=own,
                 database=self.database,
                 begun_ms=self.engine.system.monotonic_ms(),
@@ -397,7 +450,7 @@ class Session:
                     own.tables.check_reads()
         except InvalidRequest as error:
             self._failed(own, error)
-            require_branch_open(self.engine, error)
+            require_branch_open(own.engine, error)
             raise
         except CorruptTable as error:
             try:
@@ -406,7 +459,7 @@ class Session:
                 own.fail(gone)
                 raise gone from error
             own.fail(error)
-            require_branch_open(self.engine, error)
+            require_branch_open(own.engine, error)
             raise
         except BaseException as error:
             self._failed(own, error)
@@ -442,6 +495,7 @@ class Session:
     def _reading(
         self, table: Table, transaction: Transaction | None
     ) -> AbstractContextManager[Context]:
+        self.follow_setting(transaction)
         return self.statement_context(transaction or self._current, [(table, LockMode.SCH_S)])
 
     def alone(self, wanted: Sequence[TableLock]) -> AbstractContextManager[Context]:
@@ -456,6 +510,7 @@ class Session:
 
         `name` may be in any letter case. Raises InvalidRequest when there is no such view.
         """
+        self.follow_setting()
         with self.statement_context(None, []) as context:
             rows = context.catalog_view(tuple(name.split(".")))
             if rows is None:
@@ -559,3 +614,8 @@ class Session:
         """Fail the transaction of a failed statement, unless a script may handle the error."""
         if not (self._in_script and isinstance(error, InvalidRequest)):
             transaction.fail(error)
+
+
+def _is_spark_alone(statement: Statement) -> bool:
+    """Return whether Spark carries a statement out without the lake's tables, as SET and RESET."""
+    return isinstance(statement, SparkCommand) and not statement.command.references

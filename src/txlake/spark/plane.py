@@ -234,13 +234,20 @@ class SparkPlane:
         active. Raises InvalidRequest as `session_rules.rules_of`.
         """
         with self._lock:
-            spark = self._spark
-            if spark is None and self.takes_active:
-                spark = SparkSession.getActiveSession()
-            if spark is not None and not is_stopped(spark):
+            spark = self._present()
+            if spark is not None:
                 with spark_errors():
                     self._rules = text_rules(spark)
             return self._rules
+
+    def _present(self) -> SparkSession | None:
+        """Return the plane's session; before that is made, with `takes_active`, the active one;
+        None for none, and if it was stopped.
+        """
+        spark = self._spark
+        if spark is None and self.takes_active:
+            spark = SparkSession.getActiveSession()
+        return None if spark is None or is_stopped(spark) else spark
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -261,14 +268,15 @@ class SparkPlane:
             yield
 
     def setting(self, key: str, default: str) -> str:
-        """Return a setting of the session; `default` where it is unset or empty, or no session was
-        started.
+        """Return a setting of the session, or before that is made, with `takes_active`, of the
+        active one; `default` where it is unset or empty, or there is no session.
         """
         with self._lock:
-            if self._spark is None:
+            spark = self._present()
+            if spark is None:
                 return default
             # No default argument: Spark would check it against the setting's type.
-            return self._spark.conf.get(key, None) or default
+            return spark.conf.get(key, None) or default
 
     def table_defaults(self) -> Mapping[str, str]:
         with self._lock:

@@ -60,7 +60,7 @@ class LakeCatalog(_Catalog):
     @with_spark_errors
     def listDatabases(self, pattern: str | None = None) -> list[Database]:
         """Return the lake's databases whose names match the pattern."""
-        entries = self._lake_binding.session.engine.catalog.of_lake().databases(pattern)
+        entries = self._lake_binding.engine.catalog.of_lake().databases(pattern)
         return [self._lake_database(entry.name, entry.comment) for entry in entries]
 
     @with_spark_errors
@@ -86,11 +86,9 @@ class LakeCatalog(_Catalog):
         database = (
             binding.session.database if dbName is None else self._lake_require_database(dbName).name
         )
-        lake = binding.session.engine.catalog.of_lake()
+        lake = binding.engine.catalog.of_lake()
         current = binding.session.current
-        tables = [
-            _table_row(entry) for entry in tables_in(binding.session.engine, current, database)
-        ]
+        tables = [_table_row(entry) for entry in tables_in(binding.engine, current, database)]
         tables += [
             Table(view.name, _CATALOG, [view.database], view.comment, "VIEW", False)
             for view in lake.views.entries(database)
@@ -262,7 +260,7 @@ class LakeCatalog(_Catalog):
         return self._lake_binding.spark_name(name) if database is None else f"{database}.{name}"
 
     def _lake_find_database(self, name: str) -> Database | None:
-        entry = self._lake_binding.session.engine.catalog.of_lake().database(_plain(name))
+        entry = self._lake_binding.engine.catalog.of_lake().database(_plain(name))
         return None if entry is None else self._lake_database(entry.name, entry.comment)
 
     def _lake_require_database(self, name: str) -> Database:

@@ -20,6 +20,7 @@ from txlake.lake.tables.enabled_sessions import enabled_session
 from txlake.lake.tables.errors import refusal
 from txlake.lake.tables.session_lookup import path_session
 from txlake.log.text_rules import TextRules
+from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.unknown_names import unknown_table
 from txlake.session.views import view_named
@@ -60,6 +61,15 @@ class LakeBinding:
         """The session's settings for reading SQL text."""
         return self.session.engine.plane.text_rules
 
+    @property
+    def engine(self) -> Engine:
+        """The engine with the names of the branch, or main, that statements use now.
+
+        Raises InvalidRequest as `Session.follow_setting`.
+        """
+        self.session.follow_setting()
+        return self.session.engine
+
     # Names
 
     def kind_of(self, table: Table) -> NameKind | None:
@@ -71,6 +81,7 @@ class LakeBinding:
             return NameKind.TABLE if self.session.exists(table) else None
         if not self.may_be_in_lake(table):
             return None
+        self.session.follow_setting()
         with self.session.statement_context(self.session.current, [], pins=False) as context:
             if context.tables.find(table) is not None:
                 return NameKind.TABLE

@@ -19,6 +19,7 @@ from txlake.lake.tables.errors import refusal
 from txlake.lake.tables.hadoop import storage_options
 from txlake.nearest import did_you_mean, nearest
 from txlake.sql.statements import TimeTravel
+from txlake.sql.statements.branches import branch_name
 
 # The formats of a lake's tables.
 FORMATS = frozenset({"delta", "txlake"})
@@ -50,8 +51,11 @@ READ_OPTIONS = (
 )
 """Options of batch readers that decide which rows are read."""
 
-OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName")
-"""Options that are obeyed and change no row."""
+BRANCH, TAG = "branch", "tag"
+"""Iceberg's options of batch readers: the branch or the tag that is read."""
+
+OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName", BRANCH, TAG)
+"""Options that are obeyed, and that aren't taken for the meaning of misspelled ones."""
 
 IGNORED = (
     "compression",
@@ -69,9 +73,12 @@ IGNORED = (
 """Options that change no row. txlake itself decides how files are written, and stops a stream at a
 schema change."""
 
+_ON_BRANCH = "USE BRANCH, or set spark.wap.branch, before it"
 REFUSED_WRITES: Mapping[str, str] = {
     "replaceOn": "use INSERT INTO ... REPLACE ON in SQL",
     "targetAlias": "name the table's columns without an alias",
+    BRANCH: _ON_BRANCH,
+    TAG: "nothing is written to a tag",
     "isDataFrameWriterV1SaveAsTableOverwrite": "it is Delta Spark's own; leave it out",
     "__use_null_as_default": "it is Delta Spark's own; leave it out",
 }
@@ -161,28 +168,46 @@ def read_options(raw: Mapping[str, object]) -> ReadOptions:
     """
     options = _Options(raw)
     options.refuse(REFUSED_READS, READ_OPTIONS)
-    version, timestamp = (options.text(name) for name in _TRAVELS)
-    if version is not None and timestamp is not None:
-        raise refusal(
-            "INVALID_TIME_TRAVEL_SPEC",
-            "versionAsOf and timestampAsOf exclude each other: give one of the two",
-        )
-    travel = None
-    if version is not None:
-        travel = TimeTravel(version=options.number("versionAsOf"))
-    elif timestamp is not None:
-        travel = TimeTravel(timestamp=timestamp)
+    travel = _travel(options)
     changes = None
     if options.flag("readChangeFeed") or options.flag("readChangeData"):
         if travel is not None:
             raise InvalidRequest(
                 "readChangeFeed reads a range of versions: give startingVersion and endingVersion "
-                "instead of versionAsOf or timestampAsOf"
+                "instead, and read a branch's on the branch"
             )
         changes = _range(options)
     return ReadOptions(
         travel=travel, changes=changes, path=options.text("path"), storage=options.storage()
     )
+
+
+def _travel(options: _Options) -> TimeTravel | None:
+    """Return the version, time, branch or tag that is read; None if none is given.
+
+    Raises InvalidRequest for two of them, and for a text that is no version's number and can't name
+    a branch.
+    """
+    given = {
+        name: text for name in (*_TRAVELS, BRANCH, TAG) if (text := options.text(name)) is not None
+    }
+    if len(given) > 1:
+        raise refusal(
+            "INVALID_TIME_TRAVEL_SPEC",
+            f"{' and '.join(given)} exclude each other: give one of them",
+        )
+    for name, text in given.items():
+        if name == "timestampAsOf":
+            return TimeTravel(timestamp=text)
+        if name == "versionAsOf" and text.strip().isdecimal():
+            return TimeTravel(version=int(text))
+        try:
+            return TimeTravel(branch_or_tag=branch_name(text))
+        except InvalidRequest as error:
+            expected = "" if name != "versionAsOf" else "must be a non-negative integer, or "
+            explanation = f"{expected}the name of a branch or a tag: {error}"
+            raise _illegal(name, text, explanation) from error
+    return None
 
 
 def _range(options: _Options) -> FeedRange:
@@ -287,10 +312,12 @@ class StreamWriterOptions:
 def stream_reader_options(raw: Mapping[str, object]) -> dict[str, str]:
     """Return the options of a streaming source among a reader's options, as texts.
 
-    Nothing is checked here: `lake.streaming.options` interprets them, and refuses the ones that
-    exclude each other, and those of batch reads (time travel, ends), which are returned too.
+    `lake.streaming.options` interprets them, and refuses the ones that exclude each other, and
+    those of batch reads (time travel, ends), which are returned too. Raises UnsupportedFeature for
+    a branch or a tag.
     """
     options = _Options(raw)
+    options.refuse({BRANCH: _ON_BRANCH, TAG: "a tag's rows don't stream"}, ())
     texts = {name: options.text(name) for name in (*SOURCE_NAMES, *_TRAVELS, *_CHANGES[1::2])}
     return {name: text for name, text in texts.items() if text is not None}
 

@@ -20,8 +20,8 @@ from functools import wraps
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from txlake.commit.data_plane import DataPlane
 from txlake.errors import InvalidRequest
-from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 from txlake.spark.spark_sessions import is_connect, is_same, is_stopped
@@ -148,9 +148,7 @@ def _clone_session(original: EnabledSession, spark: SparkSession) -> EnabledSess
                 return entry
         plane = original.session.engine.plane
         assert isinstance(plane, SparkPlane), "a Spark session was given to it"
-        session = _similar_session(
-            original.session, original.session.engine.with_plane(plane.in_session(spark))
-        )
+        session = _similar_session(original.session, plane.in_session(spark))
         database = spark.conf.get(_DATABASE, None)
         if database is not None:
             session.database = database
@@ -164,10 +162,12 @@ def _clone_session(original: EnabledSession, spark: SparkSession) -> EnabledSess
         return clone
 
 
-def _similar_session(session: Session, engine: Engine) -> Session:
-    """Return another session on the same lake, with the same settings."""
-    copy = Session(engine, session.handlers, level=session.level)
-    copy.database, copy.lock_timeout_ms = session.database, session.lock_timeout_ms
+def _similar_session(session: Session, plane: DataPlane | None = None) -> Session:
+    """Return another session on the same lake, with the same settings; on another data plane if
+    one is given.
+    """
+    copy = session.another(plane)
+    copy.lock_timeout_ms = session.lock_timeout_ms
     return copy
 
 
@@ -234,7 +234,7 @@ def _for_current_batch(enabled: EnabledSession) -> EnabledSession:
     if _batch.sessions is None:
         return enabled
     if enabled.token not in _batch.sessions:
-        _batch.sessions[enabled.token] = _similar_session(enabled.session, enabled.session.engine)
+        _batch.sessions[enabled.token] = _similar_session(enabled.session)
     return EnabledSession(enabled.spark, _batch.sessions[enabled.token], enabled.token)
 
 

@@ -40,6 +40,7 @@ def attach(session: Session, location: str, name: str | None) -> str:
     The files stay where they are. Raises InvalidRequest for a path as name, if the place is
     attached already, if the database doesn't exist, and as `attach_path_table`.
     """
+    session.follow_setting()
     engine = session.engine
     place = table_of(location)
     if isinstance(place, TableName):
@@ -74,6 +75,7 @@ def detach(session: Session, name: str) -> str:
     It is a path table then. Raises InvalidRequest for an unknown name or a path table.
     """
     table = table_of(name)
+    session.follow_setting()
     session.engine.require_main("detaching a table")
     with session.alone([(table, LockMode.SCH_M)]) as context:
         handle = context.tables.require(table)

@@ -46,6 +46,7 @@ from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
 from txlake.sql import parse
 from txlake.sql.statements import Select, TableName, TablePath, TimeTravel
+from txlake.storage import open_store
 
 Row = tuple[object, ...]
 
@@ -620,6 +621,136 @@ def test_a_branch_of_a_branch_is_published_to_it(lake: Lake) -> None:
     assert lake.rows("SELECT * FROM t WHERE id < 3", x) == [(1, 10), (2, 20)]
     lake.do("PUBLISH BRANCH x")
     assert lake.rows("SELECT * FROM t WHERE id < 3") == [(1, 10), (2, 20)]
+
+
+# The view
+
+
+def branch_view(lake: Lake) -> dict[object, dict[str, object]]:
+    """The rows of the view, by the branch's name."""
+    rows = lake.session.catalog_view("txlake.branches")
+    return {row[0]: dict(zip(rows.schema.names, row, strict=True)) for row in rows.rows}
+
+
+def test_the_view_counts_what_a_branch_did(lake: Lake) -> None:
+    x, y = lake.on("x"), lake.on("y")
+    lake.do("CREATE TAG old")
+    lake.do("INSERT INTO t VALUES (8, 8); INSERT INTO t VALUES (9, 9); DROP TABLE u", x)
+    lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1)", x)
+    lake.do("CREATE TABLE gone (id BIGINT); DROP TABLE gone", x)
+    lake.do("BEGIN; INSERT INTO u VALUES (8, 8)", y)
+    lake.do("INSERT INTO t VALUES (7, 7)")
+    shown = branch_view(lake)
+    columns = ("kind", "parent", "changed_tables", "versions", "is_in_use", "is_expired")
+    assert {name: tuple(row[column] for column in columns) for name, row in shown.items()} == {
+        "old": ("tag", "main", 0, 0, False, False),
+        "x": ("branch", "main", 3, 4, False, False),
+        "y": ("branch", "main", 0, 0, True, False),
+    }
+    described = lake.rows("DESCRIBE BRANCH x")
+    assert len(described) == 3
+    lake.do("COMMIT", y)
+    end_time_of_branches(lake, "y")
+    shown = branch_view(lake)
+    assert [shown["y"][column] for column in columns[2:]] == [1, 1, False, True]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_size_is_what_vacuum_deletes_when_the_branch_is_gone(lake: Lake, seed: int) -> None:
+    """The view says it, with the data files of what was done on main, branches and a tag."""
+    chance = random.Random(seed)
+    zero = "TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
+    lake.do(f"ALTER TABLE t SET {zero}; ALTER TABLE u SET {zero}")
+    sessions = {"main": lake.session}
+    for number in range(1, 40):
+        at = chance.choice(list(sessions))
+        if chance.random() < 0.15 and len(sessions) < 4:
+            sessions[f"b{number}"] = lake.on(f"b{number}")
+        elif chance.random() < 0.1:
+            lake.do(f"CREATE TAG tag{number}", sessions[at])
+        table = chance.choice("tu")
+        change = chance.choice(
+            [
+                f"INSERT INTO {table} VALUES ({number}, {number}), ({number}, 0)",
+                f"INSERT INTO {table} VALUES ({number}, {number}), ({number}, 0)",
+                f"DELETE FROM {table} WHERE v = 0",
+                f"DELETE FROM {table} WHERE id < {number - 10}",
+            ]
+        )
+        lake.do(change, sessions[at])
+    lake.do("CREATE TABLE ofmain (id BIGINT)")
+    if "b1" in sessions:
+        lake.do("CREATE TABLE ofb1 (id BIGINT); INSERT INTO ofb1 VALUES (1)", sessions["b1"])
+    while shown := branch_view(lake):
+        without_child = shown.keys() - {row["parent"] for row in shown.values()}
+        name = chance.choice(sorted(map(str, without_child)))
+        vacuum_all(lake)
+        before = data_sizes(lake)
+        lake.do(f"DROP {str(shown[name]['kind']).upper()} {name}")
+        vacuum_all(lake)
+        gone = before.keys() - data_sizes(lake).keys()
+        files = sum(before[path] for path in gone if path.endswith(".parquet"))
+        vectors = sum(before[path] for path in gone if path.endswith(".bin"))
+        size = cast(int, shown[name]["size_in_bytes"])
+        assert files <= size <= files + vectors
+        assert (size > files) == (vectors > 0)
+
+
+def vacuum_all(lake: Lake) -> None:
+    lake.do("VACUUM t RETAIN 0 HOURS; VACUUM u RETAIN 0 HOURS")
+
+
+def data_sizes(lake: Lake) -> dict[str, int]:
+    """The sizes of all data files and deletion vectors of the lake."""
+    store = lake.engine.warehouse
+    assert store is not None
+    found = {item.path: item.size_bytes for item in store.list("")}
+    return {path: size for path, size in found.items() if "_delta_log" not in path}
+
+
+def test_the_view_reads_nothing_of_tables_that_are_the_same_everywhere(lake: Lake) -> None:
+    """Nor anything of data: logs of tables that differ alone."""
+    x = lake.on("x")
+    lake.do("CREATE TAG old; CREATE BRANCH y FROM BRANCH x")
+    lake.do("INSERT INTO u VALUES (2, 2)", x)
+    fresh = Lake(lake.place, lake.catalog)
+    read: list[str] = []
+    store = type(fresh.engine.store_at(lake.place))
+
+    class Recorded(store):  # type: ignore[misc, valid-type]
+        def __getattr__(self, name: str) -> Any:
+            found = super().__getattr__(name)
+            if name not in {"get", "get_range", "head", "list"}:
+                return found
+
+            def recorded(path: str, *more: Any, **named: Any) -> Any:
+                read.append(f"{self._inner.url}/{path}")
+                return found(path, *more, **named)
+
+            return recorded
+
+    fresh.engine.open_store = lambda location, options: Recorded(
+        open_store(location, options), fresh.failing, fresh.instead
+    )
+    shown = branch_view(fresh)
+    assert {name: row["size_in_bytes"] for name, row in shown.items() if name != "x"} == {
+        "old": 0,
+        "y": 0,
+    }
+    assert cast(int, shown["x"]["size_in_bytes"]) > 0
+    assert read
+    assert [path for path in read if "/u/_delta_log" not in path] == []
+
+
+def test_a_log_that_cannot_be_read_leaves_the_size_unknown(lake: Lake) -> None:
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9)", x)
+    lake.do("CREATE TAG old")
+    fresh = Lake(lake.place, lake.catalog)
+    fresh.failing.update(("get", "get_range", "list"))
+    shown = branch_view(fresh)
+    assert [shown[name]["size_in_bytes"] for name in ("old", "x")] == [None, None]
+    assert shown["x"]["versions"] == 1
 
 
 # What is kept

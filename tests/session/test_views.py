@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +13,8 @@ import pytest
 
 from tests.catalog.ledgers import User
 from txlake.catalog import Catalog, DatabaseEntry, TableEntry
+from txlake.catalog.branch_rows import BranchEntry
+from txlake.catalog.branch_usage import BranchUsage
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.lock_entries import LockEntry
@@ -173,6 +175,19 @@ class Given:
             CommitEntry(sequence=1, time_ms=10, transaction_id="a", table_id="t1",
                         table="Sales.Orders", version=4, operation="MERGE", is_published=True),
         ]  # fmt: skip
+
+    def branches(self) -> Sequence[BranchUsage]:
+        x = BranchEntry(id="b1", number=21, name="x", parent=0, fork_sequence=3, created_ms=2_000,
+                        user_name="ada", kept_until_ms=3_000)  # fmt: skip
+        tag = replace(x, id="b2", number=22, name="y", parent=21, is_tag=True, kept_until_ms=None)
+        common = {"age_ms": 4_999, "changed_tables": 2, "versions": 7}
+        return [
+            BranchUsage(entry=x, parent="main", is_expired=True, is_in_use=True, **common),
+            BranchUsage(entry=tag, parent="x", is_expired=False, is_in_use=False, **common),
+        ]
+
+    def kept_alone(self) -> Mapping[int, int | None]:
+        return {21: None}
 
 
 def at(milliseconds: int) -> datetime.datetime:
@@ -486,6 +501,21 @@ def test_commits() -> None:
     ]  # fmt: skip
 
 
+def test_branches() -> None:
+    common = {
+        "created_time": at(2_000), "owner": "ada", "age_seconds": 4, "sequence": 3,
+        "changed_tables": 2, "versions": 7,
+    }  # fmt: skip
+    assert look("txlake.branches") == [
+        common
+        | {"name": "x", "kind": "branch", "parent": "main", "kept_until": at(3_000)}
+        | {"is_expired": True, "is_in_use": True},
+        common
+        | {"name": "y", "kind": "tag", "parent": "x", "is_expired": False}
+        | {"size_in_bytes": 0, "is_in_use": False},
+    ]
+
+
 def test_information_schema() -> None:
     assert look("information_schema.schemata")[1] == {
         "catalog_name": "spark_catalog", "schema_name": "Sales", "comment": "c",
@@ -540,6 +570,7 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     )
     catalog.locks.acquire(session, "x", [LockRequest(resource=resource, mode=LockMode.IX)], 0)
     catalog.journal.record("x", session, Deadlock("victim"))
+    catalog.branches.create("b")
     entries = CatalogEntrySource(catalog, lambda table: Given().layout(table), lambda: session)
     filled = {name for name in VIEWS if VIEWS[name].read(entries).rows}
     assert filled == set(VIEWS)

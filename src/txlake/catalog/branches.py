@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from txlake.catalog import counter_rows, names
+from txlake.catalog import branch_usage, counter_rows, names
 from txlake.catalog.branch_rows import (
     MAIN_NAME,
     BranchEntry,
@@ -26,9 +26,10 @@ from txlake.catalog.branch_rows import (
     require_branch,
     require_no_child,
 )
+from txlake.catalog.branch_usage import BranchUsage
 from txlake.catalog.database import Database
 from txlake.catalog.lookup import versions_at
-from txlake.catalog.names import MAIN
+from txlake.catalog.names import MAIN, TableEntry
 from txlake.catalog.pruning import require_instant
 from txlake.catalog.relations import bare, branches, commits, databases, tables, views
 from txlake.catalog.shielding import shielded
@@ -57,6 +58,18 @@ class Branches:
         with self._database.reading() as connection:
             rows = connection.execute(sa.select(branches).order_by(branches.c.folded_name))
             return [branch_entry(row) for row in rows]
+
+    def usage(self) -> list[BranchUsage]:
+        """Return the branches and tags by name, with what is known of their use."""
+        with self._database.reading() as connection:
+            return branch_usage.usage(connection, self._database.now_ms(connection))
+
+    def shared_tables(self) -> list[list[TableEntry]]:
+        """Return the tables that branches or tags have, those of main included: a list for each
+        location, in the order of their numbers.
+        """
+        with self._database.reading() as connection:
+            return branch_usage.shared_tables(connection)
 
     def expired(self) -> list[BranchEntry]:
         """Return the branches and tags whose time is over by the database's clock, and from which

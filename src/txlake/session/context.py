@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from txlake.catalog import TableEntry
@@ -20,6 +21,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.types import Struct
+from txlake.session.branch_sizes import kept_alone
 from txlake.session.branch_use import snapshot_on
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
@@ -456,10 +458,13 @@ class Context:
             return None
         if len(parts) > 2 and parts[0].lower() in self.engine.lake_names:
             parts = parts[1:]
-        own = self.transaction.session_number
-        return rows_of(
-            parts, CatalogEntrySource(self.engine.catalog.of_lake(), self._shape_of, own)
+        entries = CatalogEntrySource(
+            self.engine.catalog.of_lake(),
+            self._shape_of,
+            own=self.transaction.session_number,
+            kept_by=partial(kept_alone, self.engine),
         )
+        return rows_of(parts, entries)
 
     def _shape_of(self, entry: TableEntry) -> Snapshot | None:
         return self.engine.at_entry(entry).log.latest_or_none()

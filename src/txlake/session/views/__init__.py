@@ -47,6 +47,7 @@ VIEWS: Mapping[str, View] = {
     "information_schema.views": information_schema.VIEWS,
     "information_schema.columns": information_schema.COLUMNS,
     "txlake.conflicts": lake_views.CONFLICTS,
+    "txlake.branches": lake_views.BRANCHES,
     "txlake.commits": lake_views.COMMITS,
     "txlake.transactions": lake_views.TRANSACTIONS,
 }

@@ -1,4 +1,4 @@
-"""txlake's own views, `txlake.*`: conflicts, open transactions and ratified commits."""
+"""txlake's own views, `txlake.*`: conflicts, open transactions, ratified commits, branches."""
 
 from __future__ import annotations
 
@@ -76,6 +76,29 @@ def _commits(entries: EntrySource) -> Iterator[RowValues]:
         }
 
 
+def _branches(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each branch and tag, by name."""
+    used = entries.branches()
+    kept = entries.kept_alone() if used else {}
+    for one in used:
+        entry = one.entry
+        yield {
+            "name": entry.name,
+            "kind": entry.kind,
+            "parent": one.parent,
+            "owner": entry.user_name,
+            "created_time": utc_time(entry.created_ms),
+            "age_seconds": one.age_ms // 1000,
+            "kept_until": utc_time(entry.kept_until_ms),
+            "is_expired": one.is_expired,
+            "sequence": entry.fork_sequence,
+            "changed_tables": one.changed_tables,
+            "versions": one.versions,
+            "size_in_bytes": kept.get(entry.number, 0),
+            "is_in_use": one.is_in_use,
+        }
+
+
 CONFLICTS = view(
     "txlake",
     """
@@ -114,4 +137,20 @@ COMMITS = view(
 """The latest thousand versions in the order of ratification.
 
 `table` is NULL for a dropped table that was removed.
+"""
+
+BRANCHES = view(
+    "txlake",
+    """
+    name STRING, kind STRING, parent STRING, owner STRING, created_time TIMESTAMP,
+    age_seconds BIGINT, kept_until TIMESTAMP, is_expired BOOLEAN, sequence BIGINT,
+    changed_tables BIGINT, versions BIGINT, size_in_bytes BIGINT, is_in_use BOOLEAN
+    """,
+    _branches,
+)
+"""Branches and tags by name (`kind`), `sequence` the instant that each began at.
+
+`size_in_bytes` are the data files and deletion vectors that it alone keeps, NULL if a log can't be
+read; for that the logs of tables are read that aren't the same on main and all branches.
+`is_in_use`: an open transaction has locks on its tables or databases.
 """

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from txlake.catalog import Catalog, DatabaseEntry, TableEntry
+from txlake.catalog.branch_usage import BranchUsage
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.lock_entries import LockEntry
@@ -78,6 +79,16 @@ class EntrySource(Protocol):
         """Return the latest ratified versions, the newest first."""
         ...
 
+    def branches(self) -> Sequence[BranchUsage]:
+        """Return the branches and tags by name."""
+        ...
+
+    def kept_alone(self) -> Mapping[int, int | None]:
+        """Return for the numbers of branches the bytes that only each of them keeps, 0 left out;
+        None if that is unknown.
+        """
+        ...
+
 
 def objects_of(entries: EntrySource) -> list[TableEntry | ViewEntry]:
     """Return the tables, then the views."""
@@ -91,11 +102,13 @@ class CatalogEntrySource:
     Attributes:
         layout_of: reads a table's columns and partition columns.
         own: returns the number of the session that reads the view.
+        kept_by: returns what `kept_alone` does; it reads logs of tables.
     """
 
     catalog: Catalog
     layout_of: Callable[[TableEntry], TableLayout | None]
     own: Callable[[], int | None] = lambda: None
+    kept_by: Callable[[], Mapping[int, int | None]] = dict
 
     def databases(self) -> Sequence[DatabaseEntry]:
         return self.catalog.databases()
@@ -136,6 +149,12 @@ class CatalogEntrySource:
 
     def commits(self) -> Sequence[CommitEntry]:
         return self.catalog.ledger.newest_commits()
+
+    def branches(self) -> Sequence[BranchUsage]:
+        return self.catalog.branches.usage()
+
+    def kept_alone(self) -> Mapping[int, int | None]:
+        return self.kept_by()
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,11 +64,9 @@ class Lake(Offline):
 
     def on_expired(self, name: str) -> Session:
         """A session that uses a branch whose time is over since."""
-        session = Session(self.engine, HANDLERS)
         entry = self.catalog.branches.find(name)
         assert entry is not None
-        session.engine = self.engine.on_branch(entry)
-        return session
+        return Session(self.engine.on_branch(entry), HANDLERS)
 
     def do(self, text: str, session: Session | None = None) -> None:
         """Statements as a session's user runs them."""

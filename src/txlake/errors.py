@@ -53,6 +53,8 @@ class Evidence:
         advice: one sentence on what to do.
         operation: the losing transaction's operation on the table, named as `winning_operation` is;
             None if it hasn't changed the table yet.
+        branch_commit: where a branch is published or rebased, which of its commits conflicts, in
+            words; None if that isn't known.
     """
 
     table: str
@@ -69,6 +71,7 @@ class Evidence:
     retry: bool = True
     advice: str = ""
     operation: str | None = None
+    branch_commit: str | None = None
 
 
 class TxlakeError(Exception):

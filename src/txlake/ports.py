@@ -252,10 +252,13 @@ class ReadRecord:
     Attributes:
         record: the reads that have to stay true (`conflict.read_set_codec`).
         level: the isolation level at which they were checked, as `conflict.levels` writes it.
+        version: the table's version that the transaction committed; None if it changed other tables
+            alone, and before it is committed.
     """
 
     record: str
     level: str
+    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -21,6 +22,7 @@ from txlake.commit.notice_commit import commit_notice
 from txlake.commit.table_log import TableLog
 from txlake.errors import (
     ConcurrentAppendException,
+    ConcurrentDeleteDeleteException,
     ConcurrentDeleteReadException,
     Conflict,
     InvalidRequest,
@@ -268,9 +270,21 @@ def test_a_branch_is_published_at_one_instant(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("on_branch", "on_main", "error"),
     [
-        ("UPDATE t SET v = 0 WHERE id = 1", "UPDATE t SET v = 5 WHERE id = 1", Conflict),
-        ("UPDATE t SET v = 0 WHERE id = 1", "DELETE FROM t WHERE id = 1", Conflict),
-        ("DELETE FROM t WHERE id = 1", "DELETE FROM t WHERE id = 1", Conflict),
+        (
+            "UPDATE t SET v = 0 WHERE id = 1",
+            "UPDATE t SET v = 5 WHERE id = 1",
+            ConcurrentAppendException,
+        ),
+        (
+            "UPDATE t SET v = 0 WHERE id = 1",
+            "DELETE FROM t WHERE id = 1",
+            ConcurrentDeleteDeleteException,
+        ),
+        (
+            "DELETE FROM t WHERE id = 1",
+            "DELETE FROM t WHERE id = 1",
+            ConcurrentDeleteDeleteException,
+        ),
         (
             "UPDATE t SET v = 0 WHERE v > 3",
             "UPDATE t SET v = 5 WHERE id = 1",
@@ -291,15 +305,29 @@ def test_a_branch_is_published_at_one_instant(lake: Lake) -> None:
 def test_what_main_changed_meanwhile_conflicts(
     lake: Lake, on_branch: str, on_main: str, error: type[Conflict]
 ) -> None:
+    """A conflict names the commits of both, and what to do."""
     x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (8, 0)", x)
     lake.do(on_branch, x)
+    lake.do("DELETE FROM t WHERE id = 3", x)
+    lake.do("INSERT INTO t VALUES (9, 0)")
     lake.do(on_main)
     shown, theirs = lake.rows("SELECT * FROM t"), lake.rows("SELECT * FROM t", x)
     [explained] = explain_publish(lake.session, "x")
-    assert type(explained.conflict).__mro__[0].__mro__.count(error) == 1
-    with pytest.raises(error, match=r"default\.t"):
+    assert type(explained.conflict) is error
+    number = 2 if "ALTER" in on_main and "ALTER" not in on_branch else 3
+    told = (
+        rf"^default\.t: this transaction read version 1; since then version 3 \(.*a plain retry "
+        rf"cannot succeed\)\. Of branch 'x' it concerns version {number} \([A-Z ]+\) at .*Z\. "
+        r"Running PUBLISH again meets the same conflict: drop the branch, and run its statements "
+        r"again on a new one\.$"
+    )
+    assert re.match(told, str(explained.conflict))
+    with pytest.raises(error, match=told) as raised:
         lake.do("PUBLISH BRANCH x")
-    with pytest.raises(error):
+    assert raised.value.evidence is not None
+    assert str(raised.value.evidence.branch_commit).startswith(f"version {number} (")
+    with pytest.raises(error, match=told):
         lake.do("REBASE BRANCH x")
     assert lake.rows("SELECT * FROM t") == shown
     assert lake.rows("SELECT * FROM t", x) == theirs, "the branch stays"
@@ -315,7 +343,8 @@ def test_the_levels_of_its_transactions_count(lake: Lake, level: str) -> None:
     lake.do("INSERT INTO t VALUES (9, 9); COMMIT", x)
     lake.do("UPDATE u SET v = 7 WHERE id = 1")
     if level == "SERIALIZABLE":
-        with pytest.raises(SerializableIsolationViolation, match=r"default\.u"):
+        what = r"default\.u.* it concerns a transaction that read the table\. Running"
+        with pytest.raises(SerializableIsolationViolation, match=what):
             lake.do("PUBLISH BRANCH x")
     else:
         lake.do("PUBLISH BRANCH x")
@@ -1139,6 +1168,83 @@ def test_identity_values_are_given_once(lake: Lake) -> None:
     lake.do("DROP BRANCH y; PUBLISH BRANCH x; INSERT INTO i (v) VALUES (9)")
     keys = [row[0] for row in lake.rows("SELECT k FROM i")]
     assert len(keys) == len(set(keys)) == 6
+
+
+def explained(lake: Lake, name: str) -> dict[str, str]:
+    """What EXPLAIN PUBLISH says stops each table, and a part of why."""
+    return {
+        one.name: "" if one.conflict is None else str(one.conflict)
+        for one in explain_publish(lake.session, name)
+    }
+
+
+def test_what_stops_a_publication_is_explained_table_by_table(lake: Lake) -> None:
+    for name in ("dropped", "gone", "named"):
+        lake.do(f"CREATE TABLE {name} (id BIGINT); INSERT INTO {name} VALUES (1)")
+    x = lake.on("x")
+    lake.do("UPDATE t SET v = 0 WHERE id = 1; INSERT INTO u VALUES (2, 2)", x)
+    lake.do("INSERT INTO gone VALUES (2); DROP TABLE dropped; CREATE TABLE n (id BIGINT)", x)
+    lake.do("ALTER TABLE named RENAME TO other", x)
+    names = ("t", "u", "gone", "dropped", "n", "named")
+    assert explained(lake, "x") == dict.fromkeys((f"default.{name}" for name in names), "")
+    lake.do("UPDATE t SET v = 1 WHERE id = 1; DROP TABLE gone; CREATE TABLE n (id BIGINT)")
+    lake.do("INSERT INTO dropped VALUES (2); ALTER TABLE named RENAME TO third")
+    found = explained(lake, "x")
+    assert "since then version 2 (UPDATE)" in found.pop("default.t")
+    assert "gone was dropped where the branch began" in found.pop("default.gone")
+    assert "dropped default.dropped, which has changed" in found.pop("default.dropped")
+    assert "default.n exists already" in found.pop("default.n")
+    assert "which was dropped or renamed where" in found.pop("default.third")
+    assert found == {"default.u": ""}
+    assert lake.rows("SELECT id FROM u") == [(1,)]
+
+
+def test_names_that_were_exchanged_are_explained(lake: Lake) -> None:
+    x = lake.on("x")
+    for old, new in (("t", "s"), ("u", "t"), ("s", "u")):
+        lake.do(f"ALTER TABLE {old} RENAME TO {new}", x)
+    found = explained(lake, "x")
+    assert found.keys() == {"default.t", "default.u"}
+    assert all(
+        "has exchanged the names of default.t and default.u" in text for text in found.values()
+    )
+
+
+def test_names_alone_are_explained_of_the_branch(lake: Lake) -> None:
+    lake.catalog.views.create("default", "w", "SELECT 1 AS one", [])
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9); DROP TABLE u", x)
+    x.engine.catalog.of_lake().views.create("default", "u", "SELECT 3 AS three", [])
+    assert explained(lake, "x") == {"default.t": "", "default.u": ""}
+    for catalog in (x.engine.catalog.of_lake(), lake.catalog):
+        view = catalog.views.find("default", "w")
+        assert view is not None
+        catalog.views.change(view.id, "SELECT 2 AS two", [])
+    found = explained(lake, "x")
+    assert "view default.w was changed by branch 'x'" in found.pop("branch x")
+    assert found == {"default.t": "", "default.u": ""}
+    lake.do("DROP BRANCH x")
+    assert [view.query for view in lake.catalog.views.entries("default")] == ["SELECT 2 AS two"]
+
+
+def test_the_rows_that_a_branch_changed_are_counted(lake: Lake) -> None:
+    """Net where the feed or the beginning tells, else as statements reported."""
+    feed = "TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"
+    lake.do(f"CREATE TABLE f (id BIGINT, v BIGINT) {feed}; CREATE TABLE named (id BIGINT)")
+    lake.do("INSERT INTO f VALUES (1, 1), (2, 2), (3, 3); DELETE FROM t WHERE id = 4")
+    x = lake.on("x")
+    lake.do("INSERT INTO f VALUES (4, 4), (5, 5); DELETE FROM f WHERE id IN (1, 4)", x)
+    lake.do("UPDATE t SET v = 0 WHERE id < 3; INSERT INTO t VALUES (7, 7)", x)
+    lake.do("DELETE FROM t WHERE id IN (1, 7); DROP TABLE u", x)
+    lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1), (2); DELETE FROM n", x)
+    lake.do("INSERT INTO n VALUES (3); ALTER TABLE named RENAME TO other", x)
+    assert lake.rows("DESCRIBE BRANCH x") == [
+        ("default.f", "changed", 1, 3, 1, 0, 1),
+        ("default.n", "created", None, 3, 1, 0, 0),
+        ("default.other", "renamed", 0, 0, 0, 0, 0),
+        ("default.t", "changed", 2, 5, 1, 2, 2),
+        ("default.u", "dropped", 1, 1, None, None, None),
+    ]
 
 
 def test_rows_of_branches_have_ids_of_their_own(lake: Lake) -> None:

@@ -154,10 +154,18 @@ def branch_tables(connection: Connection, number: int) -> list[BranchTable]:
     origins = {row.id: row for row in connection.execute(sa.select(tables).where(live))}
     owners = {row.id: names.database_entry(row) for row in connection.execute(sa.select(databases))}
     is_read = branch_reads.c.table_id.in_({row.id for row in rows})
-    query = sa.select(branch_reads).where(is_read).order_by(branch_reads.c.sequence)
+    is_its_commit = (commits.c.table_id == branch_reads.c.table_id) & (
+        commits.c.sequence == branch_reads.c.sequence
+    )
+    query = (
+        sa.select(branch_reads, commits.c.version)
+        .select_from(branch_reads.outerjoin(commits, is_its_commit))
+        .where(is_read)
+        .order_by(branch_reads.c.sequence)
+    )
     reads: dict[str, list[ReadRecord]] = {}
     for row in connection.execute(query):
-        reads.setdefault(row.table_id, []).append(ReadRecord(row.record, row.level))
+        reads.setdefault(row.table_id, []).append(ReadRecord(row.record, row.level, row.version))
 
     def entry_of(row: sa.Row[Any]) -> TableEntry:
         return names.table_entry(row, owners[row.database_id])

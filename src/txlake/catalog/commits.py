@@ -7,7 +7,7 @@ ratification whose reply was lost. `ratifying` decides the requests.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from itertools import dropwhile, groupby
 from typing import Any
@@ -147,6 +147,10 @@ class CommitEntry:
     is_published: bool
 
 
+class _Undone(Exception):
+    """Ends a database transaction that was only to show what it would decide."""
+
+
 @shielded()
 class CommitLedger:
     """`ports.Ledger` on the catalog's database, for any number of threads and processes."""
@@ -242,6 +246,20 @@ class CommitLedger:
                 ratified = self._find_ratified([request.transaction_id])
                 if request.transaction_id in ratified:
                     return ratified[request.transaction_id]
+
+    def refusal_of(self, request: Ratification) -> TxlakeError | None:
+        """Return the error that a request without commits would be refused with now; None if there
+        is none. Nothing is changed.
+        """
+        decisions: list[Decision] = []
+
+        def work(connection: Connection) -> None:
+            decisions.extend(self._ratifier.ratify(connection, [request]))
+            raise _Undone
+
+        with suppress(_Undone):
+            self._database.write(work)
+        return decisions[-1] if isinstance(decisions[-1], TxlakeError) else None
 
     def _submit(self, request: Ratification) -> Ratified | HeadsMoved | TurnTaken:
         """Ratify a request in a batch, as `ratify`. Raises Interrupted if the batch's thread was.

@@ -12,6 +12,7 @@ from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, BranchTable
 from txlake.catalog.names import MAIN
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.branch_changes import is_renamed, row_counts
 from txlake.session.branch_use import require_branch
 from txlake.session.branches import (
     drop_branch,
@@ -57,6 +58,9 @@ _TABLES = Struct(
         Field("change", _TEXT, False),
         Field("base_version", _LONG),
         Field("version", _LONG),
+        Field("rows_inserted", _LONG),
+        Field("rows_updated", _LONG),
+        Field("rows_deleted", _LONG),
     )
 )
 _PUBLICATION = Struct(
@@ -221,20 +225,29 @@ def _describe_branch(scope: ControlScope, statement: DescribeBranch) -> Answer:
 def changed_rows(engine: Engine, name: str) -> Rows:
     """Return the rows of DESCRIBE BRANCH. Raises InvalidRequest if there is no such branch."""
     entry = require_branch(engine, name)
-    tables = engine.catalog.of_lake().branches.tables(entry)
-    rows = [
-        (f"{table.entry.database}.{table.entry.name}", change, table.entry.base, table.entry.head)
-        for table in tables
-        if (change := _change_of(table)) is not None
-    ]
+    on_branch = engine.main.on_branch(entry)
+    rows: list[tuple[object, ...]] = []
+    for table in engine.catalog.of_lake().branches.tables(entry):
+        change = _change_of(table, entry)
+        if change is None:
+            continue
+        own = table.entry
+        counted: tuple[int | None, ...] = (None, None, None)
+        if not table.is_dropped:
+            counts = row_counts(on_branch, table)
+            counted = (counts.inserted, counts.updated, counts.deleted)
+        rows.append((f"{own.database}.{own.name}", change, own.base, own.head, *counted))
     return Rows(schema=_TABLES, rows=rows)
 
 
-def _change_of(table: BranchTable) -> str | None:
+def _change_of(table: BranchTable, entry: BranchEntry) -> str | None:
     """Return how a branch changed a table; None if it didn't, or dropped what it had created."""
     if table.entry.base is None:
         return None if table.is_dropped else "created"
-    return "dropped" if table.is_dropped else "changed" if table.is_changed else None
+    if table.is_dropped:
+        return "dropped"
+    found = {"changed": table.is_changed, "renamed": is_renamed(table, entry)}
+    return ", ".join(what for what, holds in found.items() if holds) or None
 
 
 def _explain_publish(scope: ControlScope, statement: ExplainPublish) -> Answer:

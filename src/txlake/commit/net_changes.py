@@ -7,6 +7,7 @@ Source: PROTOCOL.md, "Change Data Files".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -69,6 +70,38 @@ def net_changes(
     """
     if not row_sources:
         return None
+    lost, new, lives_on = _traced(staged, base, row_sources, vectors, count_rows)
+    return _by_change_type(lost, new) if lives_on else None
+
+
+def net_counts(
+    staged: StagedChanges,
+    base: Files,
+    row_sources: Mapping[str, RowSources],
+    vectors: Vectors,
+    count_rows: CountRows,
+) -> Counter[str]:
+    """Return the number of rows by type of change, whether the files alone define them or not.
+
+    Arguments as in `net_changes`.
+    """
+    lost, new, _ = _traced(staged, base, row_sources, vectors, count_rows)
+    counts: Counter[str] = Counter()
+    for change in _by_change_type(lost, new):
+        counts[change.change_type] += len(change.positions)
+    return counts
+
+
+def _traced(
+    staged: StagedChanges,
+    base: Files,
+    row_sources: Mapping[str, RowSources],
+    vectors: Vectors,
+    count_rows: CountRows,
+) -> tuple[dict[str, _File], dict[str, _File], bool]:
+    """Return the files that lose rows, those that get new rows, and whether rows of the first live
+    on in the second, where they are then known as such.
+    """
     lost, new = _files(staged, base, vectors, count_rows)
     lives_on = False
     for path, after in new.items():
@@ -85,8 +118,11 @@ def net_changes(
             changed, same = lives & part.is_update, lives & ~part.is_update
             before.move(part.before[changed], part.before[same])
             after.move(part.after[changed], part.after[same])
-    if not lives_on:
-        return None
+    return lost, new, lives_on
+
+
+def _by_change_type(lost: Mapping[str, _File], new: Mapping[str, _File]) -> tuple[ChangedRows, ...]:
+    """Return the rows of the files by type of change."""
     changes = [
         *(one.by_change_type(PREIMAGE, DELETE) for one in lost.values()),
         *(one.by_change_type(POSTIMAGE, INSERT) for one in new.values()),

@@ -34,6 +34,7 @@ from txlake.conflict.evidence import Conflicted, NoConflict, Rebased, conflict_e
 from txlake.conflict.footprint import Footprint, Read, ReadKind
 from txlake.conflict.granularity import Granularity
 from txlake.conflict.levels import Level
+from txlake.conflict.read_set import ReadSet
 from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.datafiles.vectors import VectorCache, write_vectors
 from txlake.errors import InvalidRequest
@@ -295,6 +296,36 @@ def check_now(log: TableLog, proposal: Proposal) -> None:
         following.follow(winners, latest)
 
 
+def check_read_set(log: TableLog, base: Snapshot, read: ReadSet, level: Level) -> None:
+    """Check what a transaction that changed other tables read against what was committed since.
+
+    Raises as `check_reads`.
+    """
+    footprint = Footprint(
+        read_version=base.version,
+        reads=read.reads,
+        read_files=read.read_files,
+        read_app_ids=read.read_app_ids,
+        read_domains=read.read_domains,
+        changes_elsewhere=True,
+    )
+    check_now(log, _read_only_proposal(log, base, footprint, level))
+
+
+def _read_only_proposal(
+    log: TableLog, base: Snapshot, footprint: Footprint, level: Level
+) -> Proposal:
+    """Return a proposal that changes nothing, to be checked."""
+    provenance = Provenance(
+        operation="READ",
+        level=level,
+        is_blind_append=False,
+        read_version=base.version,
+        txn_id=log.system.new_id(),
+    )
+    return Proposal(base=base, footprint=footprint, actions=(), level=level, provenance=provenance)
+
+
 def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: Read) -> None:
     """Check that the newer version has the same rows of a read as the older.
 
@@ -306,18 +337,7 @@ def check_read_unchanged(log: TableLog, older: Snapshot, newer: Snapshot, read: 
         reads=(replace(read, kind=ReadKind.GUARD),),
         changes_elsewhere=True,
     )
-    level = Level.SERIALIZABLE
-    provenance = Provenance(
-        operation="READ",
-        level=level,
-        is_blind_append=False,
-        read_version=older.version,
-        txn_id=log.system.new_id(),
-    )
-    following = Rebase(
-        log,
-        Proposal(base=older, footprint=footprint, actions=(), level=level, provenance=provenance),
-    )
+    following = Rebase(log, _read_only_proposal(log, older, footprint, Level.SERIALIZABLE))
     following.follow(list(following.winners(newer)), newer)
 
 

@@ -160,14 +160,24 @@ def _row_text(row: Mapping[str, object]) -> str:
 
 
 def _winner_text(facts: Evidence) -> str:
-    """Return the winner in words: `version 5 (WRITE) by ann at 2026-01-05T10:00:00.000Z`, without
+    """Return the winner in words."""
+    return commit_text(
+        facts.winning_version,
+        facts.winning_operation,
+        facts.winning_user,
+        facts.winning_timestamp_ms,
+    )
+
+
+def commit_text(
+    version: int, operation: str | None, user: str | None, timestamp_ms: int | None
+) -> str:
+    """Return a commit in words: `version 5 (WRITE) by ann at 2026-01-05T10:00:00.000Z`, without
     unknown parts.
     """
-    operation = f" ({facts.winning_operation})" if facts.winning_operation else ""
-    user = f" by {facts.winning_user}" if facts.winning_user else ""
-    return (
-        f"version {facts.winning_version}{operation}{user}{_time_text(facts.winning_timestamp_ms)}"
-    )
+    what = f" ({operation})" if operation else ""
+    who = f" by {user}" if user else ""
+    return f"version {version}{what}{who}{_time_text(timestamp_ms)}"
 
 
 def _time_text(timestamp_ms: int | None) -> str:

@@ -70,9 +70,11 @@ class Branch(LakeSession):
     ) -> DataFrame:
         """Return the tables that the branch changed; of one `table` its change data feed.
 
-        The columns are `table`, `change` ("changed", "created" or "dropped"), and the versions that
-        the table had when the branch began and has now, `base_version` and `version`. The other
-        arguments are those of `lake.changes`.
+        The columns are `table`, `change` ("changed", "created", "renamed", "dropped", or "changed,
+        renamed"), the versions that the table had when the branch began and has now, `base_version`
+        and `version`, and `rows_inserted`, `rows_updated` and `rows_deleted`: net changes of a
+        table with a change data feed, of others the sums of what statements reported; None of a
+        dropped one. The other arguments are those of `lake.changes`.
 
         Raises InvalidRequest if the branch has ended, and as `lake.changes`.
         """

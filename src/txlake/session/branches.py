@@ -22,25 +22,26 @@ from txlake.catalog.branch_rows import (
 )
 from txlake.catalog.names import MAIN, NAME_LENGTH_MAX
 from txlake.commit.change import Change
-from txlake.commit.feed_rules import has_feed
-from txlake.commit.membership import DOMAIN
-from txlake.commit.row_origins import RowSources, without_vectors
-from txlake.commit.row_sources_codec import KnownSources, known_sources
-from txlake.commit.row_tracking import RowIds, ids_of
 from txlake.commit.table_log import TableLog
-from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.levels import parse_level, strictest
 from txlake.conflict.locking import LockMode
-from txlake.conflict.read_set import ReadSet, join_reads
-from txlake.conflict.read_set_codec import decode_read_sets
-from txlake.datafiles.vectors import VectorCache
-from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError
-from txlake.log.net_actions import Lineage, net_actions
-from txlake.log.snapshot import Snapshot
+from txlake.errors import (
+    Conflict,
+    CorruptTable,
+    InvalidRequest,
+    OutcomeUnknown,
+    TxlakeError,
+    UnsupportedFeature,
+)
 from txlake.ports import AdoptedTable, EndedBranch, RenamedTable
-from txlake.protocol.actions import Action, Add, DomainMetadata, Metadata, Protocol, Remove
+from txlake.protocol.actions import Add, Remove
 from txlake.protocol.file_names import BRANCHES_FOLDER
-from txlake.protocol.identity import marks_of
+from txlake.session.branch_changes import (
+    ChangedTable,
+    changed_table,
+    conflict_on_branch,
+    is_renamed,
+)
 from txlake.session.branch_use import (
     WAP_BRANCH,
     branch_by_number,
@@ -60,38 +61,6 @@ _logger = logging.getLogger(__name__)
 
 OPERATION = "PUBLISH BRANCH"
 _REBASE_MS_MAX = 3_600_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Changed:
-    """A table that a branch changed, or read for its changes.
-
-    Attributes:
-        table: the branch's table.
-        base: the version that the branch began with.
-        read: what its commits read of the table.
-        actions: the net changes since then; none for a table that was read only.
-        marks: the last values of identity columns, by physical name.
-        row_sources: what rows of new files were made of, for the change data feed.
-        row_ids: those that the branch has handed out.
-    """
-
-    table: BranchTable
-    base: Snapshot
-    read: ReadSet
-    actions: tuple[Action, ...]
-    marks: Mapping[str, int]
-    row_sources: Mapping[str, RowSources]
-    row_ids: RowIds
-
-    @property
-    def lock(self) -> TableLock:
-        """The lock that publishing takes on the parent's table."""
-        origin = self.table.origin
-        assert origin is not None, "a table without an origin isn't changed, but new"
-        defines = any(isinstance(action, Metadata | Protocol) for action in self.actions)
-        mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
-        return TableName((origin.database, origin.name)), mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,35 +92,45 @@ def publish(session: Session, name: str) -> None:
     _refuse_in_transaction(session, f"PUBLISH BRANCH {name}")
     entry = require_branch(session.engine, name)
     engine = session.engine.main
-    with _publication(session, entry, parent_of(engine, entry)) as (context, tables):
-        ended = EndedBranch(id=entry.id, tables=_states(tables), target=entry.parent)
-        context.transaction.change_name(ended, {})
-        context.transaction.commit()
-    _remove_logs(engine, entry, tables)
-    _remove_folders(engine, [table for table in tables if table.is_dropped])
+    with _publication(session, entry, parent_of(engine, entry)) as staged:
+        staged.commit(_ended(entry, staged.tables))
+    _remove_what_is_left(engine, entry, staged.tables)
 
 
 def explain_publish(session: Session, name: str) -> list[Judged]:
     """Return what publishing a branch would meet now, table by table; change nothing.
 
-    Raises InvalidRequest as `publish`.
+    What concerns names alone, of views for instance, is told of the branch as a whole.
+
+    Raises InvalidRequest if there is no such branch.
     """
     entry = require_branch(session.engine, name)
     parent = parent_of(session.engine.main, entry)
-    with _publication(session, entry, parent) as (context, tables):
+    problems: dict[str, TxlakeError] = {}
+    with _publication(session, entry, parent, problems) as staged:
+        transaction, tables = staged.context.transaction, staged.tables
         judged = [
-            Judged(handle.name, part.base.version, handle.log.latest().version, conflict)
-            for handle, part, conflict in context.transaction.conflicts_now()
+            Judged(
+                handle.name,
+                part.base.version,
+                handle.log.latest().version,
+                None if conflict is None else staged.explained(conflict),
+            )
+            for handle, part, conflict in transaction.conflicts_now()
+            if handle.name not in problems
         ]
-    new = [table for table in tables if table.entry.base is None and not table.is_dropped]
-    taken = {
-        _name_of(table): parent.catalog.find(table.entry.database, table.entry.name)
-        for table in new
-    }
-    judged += [
-        Judged(str(name), None, None, None if found is None else _taken_error(name))
-        for name, found in taken.items()
-    ]
+        new = [table for table in tables if table.entry.base is None and not table.is_dropped]
+        for table in new:
+            taken = parent.catalog.find(table.entry.database, table.entry.name) is not None
+            found = _taken_error(_name_of(table)) if taken else None
+            judged.append(Judged(str(_name_of(table)), None, None, found))
+        bases = {str(_name_of(table)): table.entry.base for table in tables}
+        judged += [Judged(one, bases[one], None, problems[one]) for one in problems]
+        if not any(one.conflict for one in judged):
+            transaction.change_name(_ended(entry, tables), {})
+            refusal = transaction.name_refusal()
+            if refusal is not None:
+                judged.append(Judged(f"branch {entry.name}", None, None, refusal))
     return sorted(judged, key=lambda one: one.name)
 
 
@@ -175,15 +154,8 @@ def rebase(session: Session, name: str) -> None:
     )
     try:
         target = engine.on_branch(successor)
-        with _publication(session, entry, target) as (context, tables):
-            ended = EndedBranch(
-                id=entry.id,
-                tables=_states(tables),
-                target=successor.number,
-                successor=successor.id,
-            )
-            context.transaction.change_name(ended, {})
-            context.transaction.commit()
+        with _publication(session, entry, target) as staged:
+            staged.commit(_ended(entry, staged.tables, successor))
     except OutcomeUnknown:
         raise
     except BaseException:
@@ -194,35 +166,86 @@ def rebase(session: Session, name: str) -> None:
         except TxlakeError as error:
             _logger.warning("branch %s is dropped later: %s", successor.name, error)
         raise
-    _remove_logs(engine, entry, tables)
-    _remove_folders(engine, [table for table in tables if table.is_dropped])
+    _remove_what_is_left(engine, entry, staged.tables)
 
 
-def _states(tables: Sequence[BranchTable]) -> Mapping[str, tuple[int, int]]:
-    """Return the `EndedBranch.tables` of the tables that a branch began with and still has."""
-    own = (table.entry for table in tables if table.entry.base is not None and not table.is_dropped)
-    return {entry.id: (entry.head or 0, entry.modified_ms) for entry in own}
+def _ended(
+    entry: BranchEntry, tables: Sequence[BranchTable], successor: BranchEntry | None = None
+) -> EndedBranch:
+    """Return the end of a branch whose changes its parent, or a successor, takes over."""
+    own = [table.entry for table in tables if table.entry.base is not None and not table.is_dropped]
+    return EndedBranch(
+        id=entry.id,
+        tables={one.id: (one.head or 0, one.modified_ms) for one in own},
+        target=entry.parent if successor is None else successor.number,
+        successor=None if successor is None else successor.id,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """A transaction on a branch's parent, or on another branch, that has its changes staged.
+
+    Attributes:
+        entry: the branch.
+        tables: its tables.
+        changed: those that it changed, or read for its changes, with the parent's logs, by their
+            names there.
+    """
+
+    context: Context
+    entry: BranchEntry
+    tables: Sequence[BranchTable]
+    changed: Mapping[str, tuple[ChangedTable, TableLog]]
+
+    def commit(self, ended: EndedBranch) -> None:
+        """Commit the changes and the end of the branch. A Conflict tells of the branch's commit."""
+        transaction = self.context.transaction
+        transaction.change_name(ended, {})
+        try:
+            transaction.commit()
+        except Conflict as conflict:
+            raise self.explained(conflict) from conflict
+
+    def explained(self, conflict: Conflict) -> Conflict:
+        """Return a conflict with the branch's commit that it is about."""
+        facts = conflict.evidence
+        found = None if facts is None else self.changed.get(facts.table)
+        if found is None:
+            return conflict
+        one, log = found
+        return conflict_on_branch(conflict, one, log, self.entry.name)
 
 
 @contextmanager
 def _publication(
-    session: Session, entry: BranchEntry, target: Engine
-) -> Iterator[tuple[Context, Sequence[BranchTable]]]:
-    """Yield the context of a transaction on another branch or main that has a branch's changes
-    staged, and the branch's tables. The caller commits it.
+    session: Session,
+    entry: BranchEntry,
+    target: Engine,
+    problems: dict[str, TxlakeError] | None = None,
+) -> Iterator[_Publication]:
+    """Yield a transaction on another branch or main that has a branch's changes staged.
+
+    Errors that concern one table are collected in `problems`, by its name on the parent; without it
+    the first one is raised.
     """
     engine = session.engine.main
     tables = engine.catalog.of_lake().branches.tables(entry)
     on_branch = engine.on_branch(entry)
+    changed: list[ChangedTable] = []
     try:
-        onto_branch = target.branch is not None
-        changed = _all_changed(on_branch, tables, entry.name, onto_branch=onto_branch)
+        for table in tables:
+            with _noting(problems, table):
+                found = changed_table(
+                    on_branch, table, entry.name, onto_branch=target.branch is not None
+                )
+                changed += [] if found is None else [found]
     except (CorruptTable, InvalidRequest) as error:
         require_branch_open(on_branch, error)
         raise
     dropped = [table for table in tables if table.is_dropped and table.entry.base is not None]
     new = [table for table in tables if table.entry.base is None and not table.is_dropped]
-    renamed = [table for table in tables if _is_renamed(table, entry)]
+    renamed = [table for table in tables if is_renamed(table, entry)]
     wanted: list[TableLock] = [one.lock for one in changed]
     wanted += [(_name_of(table), LockMode.SCH_M) for table in (*dropped, *new, *renamed)]
     made = Session(target, session.handlers, level=session.level)
@@ -231,31 +254,38 @@ def _publication(
             levels = {parse_level(one.level) for table in tables for one in table.reads}
             if levels:
                 context.transaction.set_level(strictest(context.transaction.level, *levels))
+            logs: dict[str, tuple[ChangedTable, TableLog]] = {}
             for one in changed:
-                _stage(context, one, entry)
+                with _noting(problems, one.table):
+                    handle = _stage(context, one, entry)
+                    logs[handle.name] = (one, handle.log)
             for table in dropped:
-                _drop(context, table, entry.name)
-            for table in _in_order(renamed, entry):
-                _rename(context, table, entry)
+                with _noting(problems, table):
+                    _drop(context, table, entry.name)
+            for table in _in_order(renamed, entry, problems):
+                with _noting(problems, table):
+                    _rename(context, table, entry)
             for table in new:
                 own = table.entry
                 adopted = AdoptedTable(
                     id=own.id, database=own.database, name=own.name, branch=target.catalog.branch
                 )
                 context.transaction.change_name(adopted, {})
-            yield context, tables
+            yield _Publication(context, entry, tables, logs)
     finally:
         made.close()
 
 
-def _all_changed(
-    on_branch: Engine, tables: Sequence[BranchTable], name: str, *, onto_branch: bool
-) -> Sequence[_Changed]:
-    """Return what a branch changed, table by table. Raises as `_changed`, and CorruptTable if a
-    commit of the branch is missing, or damaged.
-    """
-    found = (_changed(on_branch, table, name, onto_branch=onto_branch) for table in tables)
-    return [one for one in found if one is not None]
+@contextmanager
+def _noting(problems: dict[str, TxlakeError] | None, *tables: BranchTable) -> Iterator[None]:
+    """Note an error of the block as one of these tables, if `problems` collects them."""
+    try:
+        yield
+    except (Conflict, CorruptTable, InvalidRequest, UnsupportedFeature) as error:
+        if problems is None:
+            raise
+        for table in tables:
+            problems.setdefault(str(_name_of(table)), error)
 
 
 def _refuse_in_transaction(session: Session, what: str) -> None:
@@ -296,88 +326,16 @@ def _remove_files(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTab
     _remove_folders(engine, tables)
 
 
+def _remove_what_is_left(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTable]) -> None:
+    """Remove the folders of what only a published branch had; log failures."""
+    _remove_logs(engine, entry, tables)
+    _remove_folders(engine, [table for table in tables if table.is_dropped])
+
+
 def _remove_folders(engine: Engine, tables: Sequence[BranchTable]) -> None:
     """Remove the folders of tables that a branch created in the warehouse; log failures."""
     if any(table.entry.base is None and table.entry.managed for table in tables):
         finish_interrupted(engine)
-
-
-def _changed(
-    on_branch: Engine, table: BranchTable, name: str, *, onto_branch: bool
-) -> _Changed | None:
-    """Return what a branch changed of a table that it began with; None if it changed and read
-    nothing.
-
-    Raises InvalidRequest if the origin of a changed table was dropped, a newer txlake has committed
-    what this one can't read, and as `_row_sources`.
-    """
-    own = table.entry
-    if own.base is None or table.is_dropped or not (table.is_changed or table.reads):
-        return None
-    if table.origin is None:
-        raise InvalidRequest(
-            f"branch {name!r}: {own.database}.{own.name} was dropped where the branch began, "
-            "and the branch changed or read it; bring it back (UNDROP TABLE), or drop the branch"
-        )
-    log = on_branch.at_entry(own).log
-    base, head = log.snapshot(own.base), log.snapshot(own.head)
-    read = join_reads(decode_read_sets([each.record for each in table.reads], base))
-    if not read.is_complete:
-        raise InvalidRequest(
-            f"branch {name!r}: {log.name}: a newer txlake has committed on the branch; publish it "
-            "by that one"
-        )
-    commits = list(log.commits(base.version, head.version))
-    every = [commit.actions for commit in commits]
-    actions = net_actions(base, head, every, timestamp_ms=on_branch.system.now_ms())
-    sources = _row_sources(
-        log,
-        head,
-        Lineage(base.files, every),
-        known_sources(base, commits),
-        onto_branch=onto_branch,
-    )
-    marks: Mapping[str, int] = {}
-    if only_moves_marks(base.metadata, head.metadata):
-        marks = marks_of(head.schema, log.name)
-        actions = tuple(action for action in actions if not isinstance(action, Metadata))
-    kept = tuple(action for action in actions if not _is_owner(action))
-    return _Changed(table, base, read, kept, marks, sources, ids_of(base, head, every))
-
-
-def _row_sources(
-    log: TableLog, head: Snapshot, lineage: Lineage, known: KnownSources, *, onto_branch: bool
-) -> Mapping[str, RowSources]:
-    """Return what the rows of a branch's files were made of, for the change data feed.
-
-    `onto_branch`: another branch takes them over, and outlives the vectors that only this one
-    keeps.
-
-    Raises InvalidRequest if the feed couldn't tell how rows changed.
-    """
-    if not has_feed(head):
-        return {}
-    if known.has_gaps:
-        raise InvalidRequest(
-            f"{log.name}: the branch changed rows while the table had no change data feed, which "
-            "it has now: the feed couldn't tell how they changed. Turn it off on the branch, and "
-            "on again after publishing"
-        )
-    if any(map(lineage.changes_data, known.untracked_files)):
-        raise InvalidRequest(
-            f"{log.name}: the table has a change data feed, and the branch has changed rows that "
-            "it rewrote in an order that isn't recorded (a ZORDER BY or clustering of more than "
-            "Settings.told_rows_max rows): the feed couldn't tell which. Make the changes on a new "
-            "branch, and run OPTIMIZE after it is published"
-        )
-    if not onto_branch:
-        return known.row_sources
-    return without_vectors(known.row_sources, VectorCache(log.store, log.external_vectors))
-
-
-def _is_owner(action: Action) -> bool:
-    """Return whether an action says whose table it is, which a branch doesn't change."""
-    return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
 def _name_of(table: BranchTable) -> TableName:
@@ -386,8 +344,10 @@ def _name_of(table: BranchTable) -> TableName:
     return TableName((entry.database, entry.name))
 
 
-def _stage(context: Context, one: _Changed, entry: BranchEntry) -> None:
-    """Stage a table's net changes on the version that the branch began with."""
+def _stage(context: Context, one: ChangedTable, entry: BranchEntry) -> Handle:
+    """Stage a table's net changes on the version that the branch began with; return its handle on
+    the parent.
+    """
     handle = _origin_of(context, one.table)
     part = context.transaction.tables.open_at(handle, one.base)
     part.row_ids = one.row_ids
@@ -400,9 +360,10 @@ def _stage(context: Context, one: _Changed, entry: BranchEntry) -> None:
         part.read_domain(domain)
     if one.actions:
         context.transaction.stage(handle, _change(one, entry))
+    return handle
 
 
-def _change(one: _Changed, entry: BranchEntry) -> Change:
+def _change(one: ChangedTable, entry: BranchEntry) -> Change:
     """Return the change of a table."""
     actions = one.actions
     return Change(
@@ -451,18 +412,15 @@ def _drop(context: Context, table: BranchTable, name: str) -> None:
     drop(context.transaction, handle)
 
 
-def _is_renamed(table: BranchTable, entry: BranchEntry) -> bool:
-    """Return whether a table that the branch began with has got another name there."""
-    own, origin = table.entry, table.origin
-    if own.base is None or table.is_dropped or own.modified_ms < entry.created_ms:
-        return False
-    return origin is None or (own.database, own.name) != (origin.database, origin.name)
-
-
-def _in_order(renamed: Sequence[BranchTable], entry: BranchEntry) -> Sequence[BranchTable]:
+def _in_order(
+    renamed: Sequence[BranchTable],
+    entry: BranchEntry,
+    problems: dict[str, TxlakeError] | None,
+) -> Sequence[BranchTable]:
     """Return renamed tables so that each name is free before another table gets it.
 
-    Raises InvalidRequest if tables have exchanged their names.
+    Raises InvalidRequest if tables have exchanged their names, or notes it of them and leaves them
+    out.
     """
     ordered: list[BranchTable] = []
     left = list(renamed)
@@ -475,11 +433,13 @@ def _in_order(renamed: Sequence[BranchTable], entry: BranchEntry) -> Sequence[Br
             not in names - {str(_name_of(table)).lower()}
         ]
         if not free:
-            raise InvalidRequest(
-                f"branch {entry.name!r} has exchanged the names of {' and '.join(sorted(names))}: "
-                "give each a name on the branch that none of them had where it began, and rename "
-                "them after publishing"
-            )
+            with _noting(problems, *left):
+                raise InvalidRequest(
+                    f"branch {entry.name!r} has exchanged the names of "
+                    f"{' and '.join(sorted(names))}: give each a name on the branch that none of "
+                    "them had where it began, and rename them after publishing"
+                )
+            break
         ordered += free
         left = [table for table in left if table not in free]
     return ordered

@@ -36,9 +36,16 @@ from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.conflict.levels import Level
 from txlake.datafiles.files import DeferredUploads, deferring_uploads
-from txlake.errors import Conflict, CorruptTable, InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.errors import (
+    Conflict,
+    CorruptTable,
+    InvalidRequest,
+    OutcomeUnknown,
+    TxlakeError,
+    Unavailable,
+)
 from txlake.log.snapshot import Snapshot
-from txlake.ports import DroppedTable, NameChange, NewTable, System
+from txlake.ports import DroppedTable, NameChange, NewTable, Ratification, System
 from txlake.session.branch_use import require_branch_open
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described, user_metadata
@@ -502,6 +509,17 @@ class Transaction:
             part.row_ids = replace(
                 part.row_ids, first=reserve_ids(book, table_id, mark, handle.name)
             )
+
+    def name_refusal(self) -> TxlakeError | None:
+        """Return what the catalog would refuse the changes of names with now; None if nothing.
+
+        Of a lake's transaction that has changes of names.
+        """
+        if not self.registration.is_deferred:
+            self.registration.make()
+        changes = self._names.changes
+        request = Ratification(transaction_id=self.id, commits=(), unchanged={}, names=changes)
+        return self.engine.catalog.of_lake().ledger.refusal_of(request)
 
     def conflicts_now(self) -> list[tuple[Handle, TableTransaction, Conflict | None]]:
         """Return what the commit of each table would meet now: a conflict, or None.

@@ -1,0 +1,298 @@
+"""What a branch changed of its tables: net actions, reads, row sources, numbers of rows, and which
+of its commits a conflict is about.
+
+Only the branch's log, deletion vectors and the catalog are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from txlake.catalog.branch_rows import BranchEntry, BranchTable
+from txlake.commit.feed_rules import has_feed
+from txlake.commit.membership import DOMAIN
+from txlake.commit.merge_actions import StagedChanges
+from txlake.commit.net_changes import DELETE, INSERT, POSTIMAGE, CountRows, net_counts
+from txlake.commit.rebase import check_read_set
+from txlake.commit.row_origins import RowSources, without_vectors
+from txlake.commit.row_sources_codec import KnownSources, known_sources
+from txlake.commit.row_tracking import RowIds, ids_of
+from txlake.commit.table_log import Commit, TableLog
+from txlake.conflict.adoption import only_moves_marks
+from txlake.conflict.evidence import commit_text
+from txlake.conflict.levels import parse_level
+from txlake.conflict.locking import LockMode
+from txlake.conflict.read_set import ReadSet, join_reads
+from txlake.conflict.read_set_codec import decode_read_sets
+from txlake.datafiles.vectors import VectorCache
+from txlake.errors import Conflict, InvalidRequest
+from txlake.log.net_actions import Lineage, net_actions
+from txlake.log.snapshot import Snapshot
+from txlake.protocol.actions import (
+    Action,
+    Add,
+    CommitInfo,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Remove,
+)
+from txlake.protocol.identity import marks_of
+from txlake.protocol.paths import decode_path
+from txlake.session.change_files import rows_of
+from txlake.session.command import TableLock
+from txlake.session.engine import Engine
+from txlake.sql.statements import TableName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedTable:
+    """A table that a branch changed, or read for its changes.
+
+    Attributes:
+        table: the branch's table.
+        base: the version that the branch began with.
+        read: what its commits read of the table.
+        actions: the net changes since then; none for a table that was read only.
+        marks: the last values of identity columns, by physical name.
+        row_sources: what rows of new files were made of, for the change data feed.
+        row_ids: those that the branch has handed out.
+        commits: its commits of the table.
+    """
+
+    table: BranchTable
+    base: Snapshot
+    read: ReadSet
+    actions: tuple[Action, ...]
+    marks: Mapping[str, int]
+    row_sources: Mapping[str, RowSources]
+    row_ids: RowIds
+    commits: tuple[Commit, ...]
+
+    @property
+    def lock(self) -> TableLock:
+        """The lock that publishing takes on the parent's table."""
+        origin = self.table.origin
+        assert origin is not None, "a table without an origin isn't changed, but new"
+        defines = any(isinstance(action, Metadata | Protocol) for action in self.actions)
+        mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
+        return TableName((origin.database, origin.name)), mode
+
+
+def changed_table(
+    on_branch: Engine, table: BranchTable, name: str, *, onto_branch: bool
+) -> ChangedTable | None:
+    """Return what a branch changed of a table that it began with; None if it changed and read
+    nothing.
+
+    Raises InvalidRequest if the origin of a changed table was dropped, a newer txlake has committed
+    what this one can't read, and as `_row_sources`.
+    """
+    own = table.entry
+    if own.base is None or table.is_dropped or not (table.is_changed or table.reads):
+        return None
+    if table.origin is None:
+        raise InvalidRequest(
+            f"branch {name!r}: {own.database}.{own.name} was dropped where the branch began, "
+            "and the branch changed or read it; bring it back (UNDROP TABLE), or drop the branch"
+        )
+    log = on_branch.at_entry(own).log
+    base, head = log.snapshot(own.base), log.snapshot(own.head)
+    read = join_reads(decode_read_sets([each.record for each in table.reads], base))
+    if not read.is_complete:
+        raise InvalidRequest(
+            f"branch {name!r}: {log.name}: a newer txlake has committed on the branch; publish it "
+            "by that one"
+        )
+    commits = list(log.commits(base.version, head.version))
+    every = [commit.actions for commit in commits]
+    actions = net_actions(base, head, every, timestamp_ms=on_branch.system.now_ms())
+    sources = _row_sources(
+        log,
+        head,
+        Lineage(base.files, every),
+        known_sources(base, commits),
+        onto_branch=onto_branch,
+    )
+    marks: Mapping[str, int] = {}
+    if only_moves_marks(base.metadata, head.metadata):
+        marks = marks_of(head.schema, log.name)
+        actions = tuple(action for action in actions if not isinstance(action, Metadata))
+    kept = tuple(action for action in actions if not _is_owner(action))
+    return ChangedTable(
+        table=table,
+        base=base,
+        read=read,
+        actions=kept,
+        marks=marks,
+        row_sources=sources,
+        row_ids=ids_of(base, head, every),
+        commits=tuple(commits),
+    )
+
+
+def _row_sources(
+    log: TableLog, head: Snapshot, lineage: Lineage, known: KnownSources, *, onto_branch: bool
+) -> Mapping[str, RowSources]:
+    """Return what the rows of a branch's files were made of, for the change data feed.
+
+    `onto_branch`: another branch takes them over, and outlives the vectors that only this one
+    keeps.
+
+    Raises InvalidRequest if the feed couldn't tell how rows changed.
+    """
+    if not has_feed(head):
+        return {}
+    if known.has_gaps:
+        raise InvalidRequest(
+            f"{log.name}: the branch changed rows while the table had no change data feed, which "
+            "it has now: the feed couldn't tell how they changed. Turn it off on the branch, and "
+            "on again after publishing"
+        )
+    if any(map(lineage.changes_data, known.untracked_files)):
+        raise InvalidRequest(
+            f"{log.name}: the table has a change data feed, and the branch has changed rows that "
+            "it rewrote in an order that isn't recorded (a ZORDER BY or clustering of more than "
+            "Settings.told_rows_max rows): the feed couldn't tell which. Make the changes on a new "
+            "branch, and run OPTIMIZE after it is published"
+        )
+    if not onto_branch:
+        return known.row_sources
+    return without_vectors(known.row_sources, VectorCache(log.store, log.external_vectors))
+
+
+def _is_owner(action: Action) -> bool:
+    """Return whether an action says whose table it is, which a branch doesn't change."""
+    return isinstance(action, DomainMetadata) and action.domain == DOMAIN
+
+
+def conflict_on_branch(conflict: Conflict, one: ChangedTable, log: TableLog, name: str) -> Conflict:
+    """Return a conflict of a publication with the branch's commit that it is about, and with what
+    to do.
+
+    `log`: that of the parent's table, on which the conflict was found.
+    """
+    facts = conflict.evidence
+    if facts is None:
+        return conflict
+    told = _reader_text(one, log) if facts.predicate is not None else None
+    told = told or _changer_text(one, facts.files)
+    advice = (
+        "Running PUBLISH again meets the same conflict: drop the branch, and run its statements "
+        "again on a new one."
+    )
+    whose = f" Of branch {name!r} it concerns {told}." if told else ""
+    before = str(conflict).removesuffix(f" {facts.advice}")
+    before = before.replace("a plain retry can succeed", "a plain retry cannot succeed")
+    facts = replace(facts, retry=False, advice=advice, branch_commit=told)
+    return type(conflict)(f"{before}{whose} {advice}", facts)
+
+
+def _reader_text(one: ChangedTable, log: TableLog) -> str | None:
+    """Return the first transaction of a branch that read what has changed since, in words."""
+    for each in one.table.reads:
+        read = join_reads(decode_read_sets([each.record], one.base))
+        try:
+            check_read_set(log, one.base, read, parse_level(each.level))
+        except Conflict:
+            found = next((made for made in one.commits if made.version == each.version), None)
+            return "a transaction that read the table" if found is None else _text(found)
+    return None
+
+
+def _changer_text(one: ChangedTable, files: Collection[str]) -> str | None:
+    """Return the first commit of a branch that removes one of the files, whose paths are decoded,
+    or rows of it, in words; without files the first that changes the table's definition; if there
+    is none, the first of all.
+    """
+
+    def is_meant(action: Action) -> bool:
+        if not files:
+            return isinstance(action, Metadata | Protocol)
+        return isinstance(action, Remove) and decode_path(action.path) in files
+
+    found = (made for made in one.commits if any(map(is_meant, made.actions)))
+    return next(map(_text, (*found, *one.commits)), None)
+
+
+def _text(commit: Commit) -> str:
+    info = commit.info or CommitInfo({})
+    return commit_text(
+        commit.version, info.text("operation"), info.text("userName"), commit.timestamp_ms
+    )
+
+
+def is_renamed(table: BranchTable, entry: BranchEntry) -> bool:
+    """Return whether a table that the branch began with has got another name there."""
+    own, origin = table.entry, table.origin
+    if own.base is None or table.is_dropped or own.modified_ms < entry.created_ms:
+        return False
+    return origin is None or (own.database, own.name) != (origin.database, origin.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCounts:
+    """How many rows of a table a branch inserted, updated and deleted."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+def row_counts(on_branch: Engine, table: BranchTable) -> RowCounts:
+    """Return how many rows a branch changed of a table that it has.
+
+    Of a table with a change data feed, and of one that the branch created, these are net changes.
+    Of another one they are the sums of what the branch's statements reported, as it isn't kept
+    which rows these were.
+
+    Raises CorruptTable if a commit of the branch is missing, or damaged.
+    """
+    own = table.entry
+    handle = on_branch.at_entry(own)
+    log = handle.log
+    head = log.snapshot(own.head)
+
+    def count_rows(add: Add) -> int:
+        return rows_of(add, lambda: on_branch.work(handle, head))
+
+    if own.base is None:
+        return RowCounts(inserted=_live_rows(head, count_rows))
+    base = log.snapshot(own.base)
+    commits = list(log.commits(base.version, head.version))
+    known = known_sources(base, commits)
+    if not has_feed(head) or known.has_gaps:
+        return _reported(commits)
+    actions = net_actions(base, head, [one.actions for one in commits], timestamp_ms=0)
+    staged = StagedChanges().then(actions, base.files)
+    vectors = VectorCache(log.store, log.external_vectors)
+    counts = net_counts(staged, base.files, known.row_sources, vectors, count_rows)
+    return RowCounts(inserted=counts[INSERT], updated=counts[POSTIMAGE], deleted=counts[DELETE])
+
+
+def _live_rows(snapshot: Snapshot, count_rows: CountRows) -> int:
+    """Return the number of a version's rows."""
+    return sum(
+        count_rows(add) - (0 if add.deletion_vector is None else add.deletion_vector.cardinality)
+        for add in snapshot.files.adds()
+    )
+
+
+def _reported(commits: Iterable[Commit]) -> RowCounts:
+    """Return the sums of the numbers of rows in the commits' metrics.
+
+    MERGE counts all rows that it writes as output, INSERT those that it inserts.
+    """
+    sums: Counter[str] = Counter()
+    for commit in commits:
+        metrics = None if commit.info is None else commit.info.values.get("operationMetrics")
+        for name, text in metrics.items() if isinstance(metrics, dict) else ():
+            if isinstance(text, str) and text.isdecimal():
+                sums[name] += int(text)
+    return RowCounts(
+        inserted=sums["numOutputRows"] - sums["numTargetRowsUpdated"] - sums["numTargetRowsCopied"],
+        updated=sums["numUpdatedRows"] + sums["numTargetRowsUpdated"],
+        deleted=sums["numDeletedRows"] + sums["numTargetRowsDeleted"],
+    )

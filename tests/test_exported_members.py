@@ -208,6 +208,7 @@ EVIDENCE = (
     "table", "read_version", "winning_version", "winning_operation", "winning_timestamp_ms",
     "winning_user", "rule", "predicate", "files", "rows", "isolation", "retry", "advice",
     "operation",
+    "branch_commit",
 )  # fmt: skip
 
 

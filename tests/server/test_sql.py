@@ -113,6 +113,33 @@ def test_a_transaction_over_many_requests_and_tables(client: Client) -> None:
     failed(say(client, "SELECT 1", session), 404, "NotFoundException", "rolled back")
 
 
+def test_branches_in_sessions_that_are_kept(client: Client) -> None:
+    """A session stays on its branch from request to request; a request without one is on main."""
+    session, other = begin(client), begin(client, OTHER)
+    done(client, "CREATE BRANCH x; USE BRANCH x; INSERT INTO orders VALUES (3, 30)", session)
+    done(client, "BEGIN; UPDATE orders SET n = 0 WHERE id = 1", session)
+    done(client, "USE BRANCH x", other, token=OTHER)
+    for where, token, total in (
+        (session, ALL, 2),
+        (other, OTHER, 3),
+        (None, ALL, 2),
+        (None, READER, 2),
+    ):
+        found = done(client, "SELECT id FROM orders WHERE n > 0", where, token=token)
+        assert found["total"] == total
+    failed(say(client, "USE BRANCH main", session), 400, INVALID, "a transaction is open")
+    done(client, "ROLLBACK", session)
+    assert done(client, "USE BRANCH x; SELECT id FROM orders")["total"] == 3
+    assert done(client, "USE BRANCH x; SELECT id FROM orders", token=READER)["total"] == 3
+    assert done(client, "SHOW BRANCHES")["rows"][0][3] == "token:etl"
+    for text in ("CREATE BRANCH y", "USE BRANCH x; DELETE FROM orders", "PUBLISH BRANCH x"):
+        failed(say(client, text, token=READER), 403, DENIED)
+    done(client, "PUBLISH BRANCH x", token=OTHER)
+    assert done(client, "SELECT id FROM orders")["total"] == 3
+    failed(say(client, "INSERT INTO orders VALUES (4, 4)", session), 400, INVALID, "has ended")
+    done(client, "USE BRANCH main; INSERT INTO orders VALUES (4, 4)", session)
+
+
 def test_a_conflict_tells_its_evidence(client: Client) -> None:
     first, second = begin(client), begin(client)
     for session in (first, second):

@@ -18,6 +18,7 @@ from txlake.server.tokens import ANYONE, Caller, Token, Tokens
 LATER = datetime.datetime(2999, 1, 1, tzinfo=datetime.UTC)
 PAST = datetime.datetime(2001, 1, 1, tzinfo=datetime.UTC)
 ALL, READER, OLD = "a-token-for-everything", "a-token-that-only-reads", "a-token-of-yesterday"
+AGENT = "a-token-for-branches-alone"
 TOKENS = (
     Token(token=ALL, name="etl", expires=LATER),
     Token(token=READER, name="reports", read_only=True),
@@ -93,11 +94,15 @@ def test_a_file_of_tokens() -> None:
         [
             {"token": ALL, "name": "etl"},
             {"token": READER, "name": "r", "read_only": True, "expires": "2999-01-01T00:00:00Z"},
+            {"token": AGENT, "name": "agent", "branches": True},
         ]
     )
     tokens = Tokens.parse(text.encode(), source="f")
     assert tokens.caller(f"Bearer {READER}", 1) == Caller("r", read_only=True)
     assert tokens.caller(f"bearer {ALL}", 1) == Caller("etl")
+    # Whatever doesn't know of branches takes it for one that only reads.
+    agent = Caller("agent", read_only=True, branches=True)
+    assert tokens.caller(f"bearer {AGENT}", 1) == agent
     with pytest.raises(ApiError, match="expired"):
         tokens.caller(f"Bearer {READER}", int(LATER.timestamp() * 1000))
     with pytest.raises(ApiError, match="expected the header"):
@@ -116,6 +121,10 @@ def test_a_file_of_tokens() -> None:
         (
             '[{"token": "long-enough-to-be-good", "name": "x", "expires": "2027-01-31T00:00:00"}]',
             "time zone",
+        ),
+        (
+            '[{"token": "long-enough-to-be-good", "name": "x", "read_only":true,"branches":true}]',
+            "read_only and branches contradict each other",
         ),
     ],
 )

@@ -195,15 +195,24 @@ class Branches:
             )
         return int(found)
 
-    def drop(self, name: str, *, is_tag: bool = False) -> Sequence[BranchTable]:
+    def drop(
+        self, name: str, *, is_tag: bool = False, branch_id: str | None = None
+    ) -> Sequence[BranchTable]:
         """Drop a branch or a tag with its names and versions, and return its tables.
 
-        Raises InvalidRequest if there is none of that name, or a branch was made from it.
+        Raises InvalidRequest if there is none of that name, it isn't the one of the id, if one is
+        given, or a branch was made from it.
         """
 
         def work(connection: Connection) -> Sequence[BranchTable]:
             counter_rows.lock_sequence(connection)
-            return _drop(connection, require_branch(connection, name, is_tag=is_tag))
+            entry = require_branch(connection, name, is_tag=is_tag)
+            if branch_id not in {None, entry.id}:
+                raise InvalidRequest(
+                    f"{entry.kind} {name!r} has ended meanwhile, and there is another one of its "
+                    "name now; drop that one if it is to go"
+                )
+            return _drop(connection, entry)
 
         return self._database.change(work)
 

@@ -317,7 +317,7 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(
         show_default=False,
-        help="The callers: a JSON list of objects with token, name, read_only and expires.",
+        help="The callers: a JSON list of objects with token, name, read_only, branches, expires.",
     ),
 ]
 Certificate = Annotated[

@@ -84,7 +84,7 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
         statement.name,
         parent=statement.origin or current,
         instant=_instant(engine, statement.at),
-        user_name=_user(),
+        user_name=_user(scope),
         retention_ms=statement.retain_ms,
         if_not_exists=statement.if_not_exists,
     )
@@ -102,7 +102,7 @@ def _create_tag(scope: ControlScope, statement: CreateTag) -> Answer:
         statement.name,
         parent=current,
         instant=_instant(engine, statement.at),
-        user_name=_user(),
+        user_name=_user(scope),
         retention_ms=statement.retain_ms,
         if_not_exists=statement.if_not_exists,
         is_tag=True,
@@ -138,8 +138,12 @@ def _instant(engine: Engine, at: LakeInstant | None) -> int | None:
     return engine.catalog.of_lake().branches.instant_at(time_ms)
 
 
-def _user() -> str | None:
-    """Return the name of the user whose process this is, if the system knows it."""
+def _user(scope: ControlScope) -> str | None:
+    """Return the name of the session's user; without one that of the user whose process this is, if
+    the system knows it.
+    """
+    if scope.session.user_name is not None:
+        return scope.session.user_name
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -17,9 +17,12 @@ def sync(context: Context, statement: SyncIdentity) -> None:
     """Carry out ALTER COLUMN ... SYNC IDENTITY: raise the high-water mark to the column's values.
 
     The counter of a table of the lake is raised at once, outside of the transaction. Raises
-    InvalidRequest for a column that isn't an identity.
+    InvalidRequest for a column that isn't an identity, and on a branch for a table that the branch
+    began with: the counter is main's too.
     """
     handle = context.tables.require(statement.table)
+    if handle.entry is not None and handle.entry.origin_id is not None:
+        context.engine.require_main("SYNC IDENTITY")
     work = context.work(handle)
     table = work.snapshot
     column = require_identity(table, statement.column)

@@ -287,7 +287,7 @@ def _end_expired(engine: Engine, *, dry_run: bool) -> Collection[int]:
     """Drop the branches and tags whose time is over; with `dry_run` return the numbers of those
     that would be dropped.
     """
-    if not engine.catalog.is_lake:
+    if not engine.catalog.is_lake or engine.branch is not None:
         return ()
     if dry_run:
         return {entry.number for entry in engine.catalog.of_lake().branches.expired()}

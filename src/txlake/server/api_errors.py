@@ -16,6 +16,7 @@ from txlake.errors import (
     Unavailable,
     UnsupportedFeature,
 )
+from txlake.session.permission import NotPermitted
 
 STATUSES = {
     "BadRequestException": 400,
@@ -93,7 +94,8 @@ def api_error_of(error: TxlakeError) -> ApiError:
     """Return the API's error for one of txlake's errors, with the same message.
 
     Conflicts become 409, locks that aren't free 429, an unavailable catalog or store 503, an
-    unknown outcome and damage 500, and requests that can't be carried out 400.
+    unknown outcome and damage 500, what the caller may not do 403, and requests that can't be
+    carried out 400.
     """
     match error:
         case LockTimeout():
@@ -104,6 +106,8 @@ def api_error_of(error: TxlakeError) -> ApiError:
             return ApiError("CommitStateUnknownException", str(error))
         case Conflict():
             return ApiError("CommitVersionConflictException", str(error))
+        case NotPermitted():
+            return ApiError("PermissionDeniedException", str(error))
         case InvalidRequest():
             return ApiError("InvalidParameterValueException", str(error))
         case UnsupportedFeature():

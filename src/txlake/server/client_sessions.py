@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -20,14 +20,15 @@ _ID_BYTES = 16
 
 @dataclass(slots=True)
 class _ClientSession:
-    owner: str
+    owner: Hashable
     session: Session
     used_ms: int
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class ClientSessions:
-    """The client sessions of one server. Thread-safe.
+    """The client sessions of one server, each its owner's: whoever opened it, with what he may do.
+    Thread-safe.
 
     `count_max`: how many may be open; `idle_ms`: milliseconds until an idle session is closed.
     """
@@ -47,7 +48,7 @@ class ClientSessions:
         self._open: dict[str, _ClientSession] = {}
         self._lock = threading.Lock()
 
-    def begin(self, owner: str, prepare: Callable[[Session], None]) -> str:
+    def begin(self, owner: Hashable, prepare: Callable[[Session], None]) -> str:
         """Open a session, and return its id, which can't be guessed. Idle ones are closed first.
 
         Raises ApiError (429) if too many are open, and what `prepare` raises; the session is closed
@@ -71,7 +72,7 @@ class ClientSessions:
         return session_id
 
     @contextmanager
-    def acquire(self, session_id: str, owner: str) -> Iterator[Session]:
+    def acquire(self, session_id: str, owner: Hashable) -> Iterator[Session]:
         """Yield the session of an id, for this request alone.
 
         Raises ApiError if the caller has no such session (404), or another request uses it (409).
@@ -88,7 +89,7 @@ class ClientSessions:
             entry.used_ms = self._now_ms()
             entry.lock.release()
 
-    def end(self, session_id: str, owner: str) -> None:
+    def end(self, session_id: str, owner: Hashable) -> None:
         """Roll back the session's transaction, and close it. Raises ApiError as `acquire`."""
         entry = self._find(session_id, owner)
         if not entry.lock.acquire(blocking=False):
@@ -128,7 +129,7 @@ class ClientSessions:
             with entry.lock:
                 entry.session.close()
 
-    def _find(self, session_id: str, owner: str) -> _ClientSession:
+    def _find(self, session_id: str, owner: Hashable) -> _ClientSession:
         """Return the session of an id. Raises ApiError (404) if it is closed, or another
         caller's.
         """

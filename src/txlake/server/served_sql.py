@@ -23,7 +23,9 @@ from txlake.server.api_errors import ApiError, api_error_of
 from txlake.server.bodies import NewSession, Script
 from txlake.server.calls import ApiResponse, Call
 from txlake.server.refusals import is_write, refusal_reason, walk_parts
+from txlake.server.tokens import ANYONE, Caller
 from txlake.session.command import AsRows, words_of
+from txlake.session.permission import BranchesOnly
 from txlake.session.session import Session
 from txlake.session.views.describe import Rows
 from txlake.session.views.json_values import json_value
@@ -43,6 +45,7 @@ def run(call: Call) -> ApiResponse:
     """
     script = call.body(Script)
     with _errors_with_class(), _session_for(call, script.session) as session:
+        _set_user(session, call.caller)
         return _run_script(call, session, script)
 
 
@@ -65,7 +68,7 @@ def begin_session(call: Call) -> ApiResponse:
             session.database = settings.database
 
     with _errors_with_class():
-        session_id = call.served_lake.client_sessions.begin(call.caller.name, prepare)
+        session_id = call.served_lake.client_sessions.begin(call.caller, prepare)
     return ApiResponse(200, {"session": session_id})
 
 
@@ -74,7 +77,7 @@ def end_session(call: Call) -> ApiResponse:
 
     Raises ApiError if the caller has no such session (404), or another request uses it (409).
     """
-    call.served_lake.client_sessions.end(call.path["session"], call.caller.name)
+    call.served_lake.client_sessions.end(call.path["session"], call.caller)
     return ApiResponse(204)
 
 
@@ -94,7 +97,7 @@ def _errors_with_class() -> Iterator[None]:
 def _session_for(call: Call, session_id: str | None) -> AbstractContextManager[Session]:
     """Return the session for a script: the caller's by its id, or one for this request alone."""
     if session_id is not None:
-        return call.served_lake.client_sessions.acquire(session_id, call.caller.name)
+        return call.served_lake.client_sessions.acquire(session_id, call.caller)
     return _request_session(call)
 
 
@@ -185,6 +188,17 @@ def _arrow_stream(result: Result) -> bytes:
 # Permissions
 
 
+def _set_user(session: Session, caller: Caller) -> None:
+    """Let a session be its caller's, with what he may do.
+
+    As the owner of branches he isn't the user of the same name of an operating system.
+    """
+    if caller == ANYONE:
+        return
+    session.user_name = f"token:{caller.name}"
+    session.permission = BranchesOnly(session.user_name) if caller.branches else None
+
+
 def _check(call: Call, statements: Sequence[Statement]) -> None:
     """Raise ApiError (403) for a statement that isn't served, or not to this caller.
 
@@ -201,8 +215,11 @@ def _check(call: Call, statements: Sequence[Statement]) -> None:
 def _check_part(call: Call, part: object) -> None:
     """Raise ApiError for a write by a read-only caller (403), and a lock timeout out of bounds
     (400).
+
+    What a caller of branches may write depends on the branch in use: his session's permission
+    decides, statement by statement.
     """
-    if call.caller.read_only and is_write(part):
+    if call.caller.read_only and not call.caller.branches and is_write(part):
         raise ApiError(
             "PermissionDeniedException",
             f"{call.caller.name!r} may only read, and {words_of(part)} changes the lake",  # type: ignore[arg-type]

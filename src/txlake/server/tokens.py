@@ -22,20 +22,30 @@ _LENGTH_MIN = 16
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An entry of the token file. `expires` is a time with its zone; None: never."""
+    """An entry of the token file. `expires` is a time with its zone; None: never.
+
+    `branches`: it writes on branches of its own only.
+    """
 
     token: str
     name: str
     read_only: bool = False
+    branches: bool = False
     expires: datetime.datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of a token. `read_only`: may not change anything."""
+    """The owner of a token.
+
+    Attributes:
+        read_only: may not change anything of the lake itself.
+        branches: may work on branches of his own nevertheless, by SQL.
+    """
 
     name: str
     read_only: bool = False
+    branches: bool = False
 
 
 ANYONE = Caller("anyone")
@@ -62,17 +72,18 @@ class Tokens:
     @classmethod
     def parse(cls, text: bytes, *, source: str) -> Tokens:
         """Return the tokens of a file: a JSON list of objects `token`, `name`, `read_only`,
-        `expires`.
+        `branches`, `expires`.
 
         Raises InvalidRequest, which names `source` and never a token, for another form, an empty
-        list, a token that is too short and an expiry without a time zone.
+        list, a token that is too short, an expiry without a time zone, and a token that only reads
+        and works on branches.
         """
         try:
             tokens = msgspec.json.decode(text, type=list[Token])
         except msgspec.MsgspecError as error:
             raise InvalidRequest(
                 f"{source}: expected a JSON list of objects with token, name, and where they "
-                f"are wanted read_only and expires: {error}"
+                f"are wanted read_only, branches and expires: {error}"
             ) from error
         if not tokens:
             raise InvalidRequest(f"{source}: it lists no token")
@@ -81,6 +92,11 @@ class Tokens:
                 raise InvalidRequest(
                     f"{source}: the token of {token.name!r} is shorter than {_LENGTH_MIN} "
                     "characters"
+                )
+            if token.read_only and token.branches:
+                raise InvalidRequest(
+                    f"{source}: the token of {token.name!r}: read_only and branches contradict "
+                    "each other; with branches alone it reads all and writes on its own branches"
                 )
             if token.expires is not None and token.expires.tzinfo is None:
                 raise InvalidRequest(
@@ -122,7 +138,9 @@ class Tokens:
 
 def _record(token: Token) -> _TokenRecord:
     expires = None if token.expires is None else int(token.expires.timestamp() * 1000)
-    return _TokenRecord(digest_of(token.token), Caller(token.name, token.read_only), expires)
+    # What doesn't know of branches refuses such a token as one that only reads.
+    caller = Caller(token.name, token.read_only or token.branches, token.branches)
+    return _TokenRecord(digest_of(token.token), caller, expires)
 
 
 def digest_of(token: str) -> bytes:

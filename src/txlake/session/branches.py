@@ -102,9 +102,11 @@ def explain_publish(session: Session, name: str) -> list[Judged]:
 
     What concerns names alone, of views for instance, is told of the branch as a whole.
 
-    Raises InvalidRequest if there is no such branch.
+        Raises InvalidRequest if there is no such branch, and NotPermitted for one that isn't the
+        user's.
     """
     entry = require_branch(session.engine, name)
+    session.require_own(entry, f"EXPLAIN PUBLISH BRANCH {name}")
     parent = parent_of(session.engine.main, entry)
     problems: dict[str, TxlakeError] = {}
     with _publication(session, entry, parent, problems) as staged:
@@ -143,6 +145,7 @@ def rebase(session: Session, name: str) -> None:
     """
     _refuse_in_transaction(session, f"REBASE BRANCH {name}")
     entry = require_branch(session.engine, name)
+    session.require_own(entry, f"REBASE BRANCH {name}")
     engine = session.engine.main
     branches = engine.catalog.of_lake().branches
     parent = MAIN_NAME if entry.parent == MAIN else branch_by_number(engine, entry.parent).name
@@ -249,6 +252,7 @@ def _publication(
     wanted: list[TableLock] = [one.lock for one in changed]
     wanted += [(_name_of(table), LockMode.SCH_M) for table in (*dropped, *new, *renamed)]
     made = Session(target, session.handlers, level=session.level)
+    made.lock_timeout_ms = session.lock_timeout_ms
     try:
         with made.alone(wanted) as context:
             levels = {parse_level(one.level) for table in tables for one in table.reads}
@@ -317,7 +321,8 @@ def drop_branch(session: Session, name: str, *, is_tag: bool = False) -> None:
     engine = session.engine.main
     branches = engine.catalog.of_lake().branches
     entry = of_kind(branches.find(name), name, is_tag=is_tag)
-    _remove_files(engine, entry, branches.drop(name, is_tag=is_tag))
+    session.require_own(entry, f"DROP {entry.kind.upper()} {name}")
+    _remove_files(engine, entry, branches.drop(name, is_tag=is_tag, branch_id=entry.id))
 
 
 def _remove_files(engine: Engine, entry: BranchEntry, tables: Sequence[BranchTable]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from txlake.catalog import DEFAULT_DATABASE
+from txlake.catalog.branch_rows import BranchEntry
 from txlake.commit.data_plane import DataPlane
 from txlake.commit.parallel import is_far
 from txlake.conflict.levels import Level
@@ -33,6 +34,7 @@ from txlake.session.command import Answer, Command, Commands, TableLock, words_o
 from txlake.session.context import Context
 from txlake.session.deferral import Deferral, deferral_of, must_repeat, only_appends
 from txlake.session.engine import Engine
+from txlake.session.permission import Permission
 from txlake.session.session_functions import (
     SessionFunctionValues,
     is_only_session_functions,
@@ -109,6 +111,10 @@ class Session:
     """Executes statements one after the other; used by one thread at a time.
 
     If `follows_setting`, Iceberg's setting `spark.wap.branch` chooses the branch (`Line`).
+
+    Attributes:
+        user_name: who uses it, if that isn't the user of the process.
+        permission: what that one may do; None: everything.
     """
 
     def __init__(
@@ -124,6 +130,8 @@ class Session:
         self.database = DEFAULT_DATABASE
         self.level = level
         self.lock_timeout_ms = -1
+        self.user_name: str | None = None
+        self.permission: Permission | None = None
         self._number: int | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
@@ -149,7 +157,13 @@ class Session:
             follows_setting=self._line.follows_setting,
         )
         made.database = self.database
+        made.user_name, made.permission = self.user_name, self.permission
         return made
+
+    def require_own(self, entry: BranchEntry, what: str) -> None:
+        """Raise NotPermitted if the session's user may not do something to a branch."""
+        if self.permission is not None:
+            self.permission.require_own(entry, what)
 
     def follow_setting(
         self, transaction: Transaction | None = None, *, missing_ok: bool = False
@@ -196,7 +210,8 @@ class Session:
     ) -> Transaction:
         """Begin a transaction beside the session's current one.
 
-        Without a `level` it has the session's. `explicit`: begun by BEGIN or the API, not for one
+        Without a `level` it has the session's. It is read-only where the session's user may not
+        write. `explicit`: begun by BEGIN or the API, not for one
         autocommitted statement. Transactions and sessions whose objects were garbage-collected are
         ended as well. Raises InvalidRequest if the session or the lake is closed, or the time of
         its branch is over, InvalidRequest or CorruptTable if the catalog has to be recovered first.
@@ -209,12 +224,13 @@ class Session:
             self.follow_setting()
         require_branch_kept(self.engine)
         self.engine.end_abandoned()
+        is_writer = self.permission is None or self.permission.may_write(self.engine)
         made = Transaction(
             id=self.engine.system.new_id(),
             engine=self.engine,
             session_number=self.number,
             level=self.level if level is None else level,
-            read_only=read_only,
+            read_only=read_only or not is_writer,
             explicit=explicit,
         )
         self._begun[made.id] = made
@@ -282,7 +298,7 @@ class Session:
 
         Control statements go to their handlers, all others to `carry_out`. An error fails the
         transaction, except an InvalidRequest within `script`. Of a control statement only
-        InvalidRequest does so here.
+        InvalidRequest does so here. Raises NotPermitted for what the session's user may not do.
         """
         control = self.handlers.controls.get(type(statement))
         if control is None:
@@ -290,6 +306,8 @@ class Session:
         if transaction is not None and transaction is not self._current:
             transaction.require_active()
         try:
+            if control.writes and self.permission is not None:
+                self.permission.require_control(self.engine, statement, words_of(statement))
             return control.run(ControlScope(self, transaction), statement)
         except InvalidRequest as error:
             if transaction is not None:
@@ -384,6 +402,8 @@ class Session:
         """Run a statement's command in the transaction, or in one of its own, which is committed;
         return the function that makes its result.
         """
+        if command.writes:
+            self._require_permitted(transaction, statement)
         if command.writes and not self._line.follows_setting and not _is_spark_alone(statement):
             require_wap_branch(self.engine)
         appends = only_appends(statement)
@@ -402,6 +422,20 @@ class Session:
             if transaction is None:
                 context.transaction.commit()
             return answer
+
+    def _require_permitted(self, transaction: Transaction | None, statement: Statement) -> None:
+        """Raise NotPermitted, and fail the transaction, for a statement that changes what the
+        session's user may not change.
+        """
+        if self.permission is None:
+            return
+        engine = self.engine if transaction is None else transaction.engine
+        try:
+            self.permission.require_command(engine, words_of(statement))
+        except InvalidRequest as error:
+            if transaction is not None:
+                self._failed(transaction, error)
+            raise
 
     @contextmanager
     def statement_context(

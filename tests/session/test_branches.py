@@ -31,9 +31,6 @@ from txlake.errors import (
     SerializableIsolationViolation,
     Unavailable,
 )
-from txlake.lake import streams
-from txlake.lake.lake import LakeSession
-from txlake.lake.streams import stream_of
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.deletion_vectors import vector_path
 from txlake.session.branches import drop_expired, explain_publish
@@ -47,7 +44,7 @@ from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
 from txlake.sql import parse
-from txlake.sql.statements import Select, TableName, TablePath, TimeTravel
+from txlake.sql.statements import Select, TableName, TimeTravel
 from txlake.storage import open_store
 
 Row = tuple[object, ...]
@@ -963,21 +960,6 @@ def test_a_recovery_leaves_the_tables_of_branches_alone(lake: Lake) -> None:
     assert (report.tables, report.done, report.unknown) == ((), (), ())
     lake.do("PUBLISH BRANCH x")
     assert lake.rows("SELECT * FROM n") == [(1,)]
-
-
-def test_streams_that_would_have_mains_rows_are_refused(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = lake.on("x")
-    for table in (TableName(("t",)), TablePath(lake.tables()["default.t"])):
-        with pytest.raises(InvalidRequest, match="reading a table as a stream isn't done on a br"):
-            stream_of(x, table, {})
-    outside = lake.path_table(f"{lake.place}-outside")
-    with pytest.raises(InvalidRequest, match="is in the memory of this process"):
-        stream_of(x, TablePath(outside), {})
-    monkeypatch.setattr(streams, "is_connect", lambda spark: True)
-    with pytest.raises(InvalidRequest, match="stream with Spark Connect isn't done on a branch"):
-        streams.started(LakeSession(x), *(cast(Any, None),) * 3)
 
 
 @pytest.mark.parametrize("end", ["DROP", "PUBLISH"])

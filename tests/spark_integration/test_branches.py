@@ -4,6 +4,7 @@ session, by USE BRANCH and by Iceberg's setting.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,6 +183,51 @@ def test_copy_into_a_branch(enabled: SparkSession, lake: txlake.Lake, tmp_path: 
     spark.sql("PUBLISH BRANCH x")
     spark.sql(copy)
     assert ids(spark.table("t")) == [1, 5]
+
+
+def test_streams_of_an_enabled_session(
+    enabled: SparkSession, lake: txlake.Lake, tmp_path: Path
+) -> None:
+    """Each stays on the branch on which it was started: the lake's sink, and Spark's own
+    foreachBatch, whose function writes by the session of its batch.
+    """
+    spark = enabled
+
+    def write(batch: DataFrame, number: int) -> None:
+        started.wait(60)
+        batch.write.mode("append").saveAsTable("of_function")
+
+    started = threading.Event()
+    spark.sql("USE BRANCH x")
+    spark.sql("INSERT INTO t VALUES (2)")
+    stream = spark.readStream.table("t")
+    queries = []
+    for name, writer in (
+        ("function", stream.writeStream.foreachBatch(write)),
+        ("sink", spark.readStream.table("t").writeStream),
+    ):
+        writer = writer.option("checkpointLocation", str(tmp_path / name)).trigger(
+            availableNow=True
+        )
+        queries.append(writer.start() if name == "function" else writer.toTable("of_sink"))
+    spark.sql("USE BRANCH main")
+    started.set()
+    for query in queries:
+        query.awaitTermination(120)
+    assert [table.name for table in spark.catalog.listTables()] == ["t"]
+    for name in ("of_function", "of_sink"):
+        assert ids(lake.branch("x").read(name)) == [1, 2]
+    spark.conf.set(KEY, "x")
+    assert ids(spark.table("of_sink")) == [1, 2]
+    spark.table("t").sparkSession.sql("INSERT INTO t VALUES (3)")
+    writer = spark.readStream.table("t").writeStream.trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "sink")).toTable(
+        "of_sink"
+    ).awaitTermination()
+    spark.conf.unset(KEY)
+    assert ids(lake.branch("x").read("of_sink")) == [1, 2, 3]
+    with pytest.raises(AnalysisException, match=r"writes to branch 'x'.*this one writes to main"):
+        writer.toTable("of_sink")
 
 
 def test_the_setting_of_a_session_that_is_not_enabled(spark: SparkSession, tmp_path: Path) -> None:

@@ -190,3 +190,28 @@ def test_disabled_it_is_sparks_again(lake: txlake.Lake, spark: SparkSession) -> 
     finally:
         txlake.enable(spark, lake)
     assert spark.table("t").count() == 3
+
+
+def test_the_branch_by_use_by_icebergs_setting_and_as_version(
+    lake: txlake.Lake, spark: SparkSession
+) -> None:
+    spark.sql("CREATE TABLE t (id BIGINT)")
+    spark.sql("CREATE BRANCH x")
+    for turn_on, turn_off in (
+        ("USE BRANCH x", "USE BRANCH main"),
+        ("SET spark.wap.branch = x", "RESET spark.wap.branch"),
+    ):
+        spark.sql(turn_on)
+        spark.sql("INSERT INTO t VALUES (1)")
+        spark.range(2, 3).write.mode("append").saveAsTable("t")
+        DeltaTable.forName(spark, "t").delete("id = 1")
+        assert rows(spark.table("t")) == rows(lake.read("t")) == [(2,)]
+        spark.sql("DELETE FROM t WHERE id = 2")
+        spark.sql(turn_off)
+        assert rows(spark.table("t")) == []
+    lake.branch("x").sql("INSERT INTO t VALUES (7)")
+    assert rows(spark.read.option("versionAsOf", "x").table("t")) == [(7,)]
+    spark.conf.set("spark.wap.branch", "nowhere")
+    with pytest.raises(AnalysisException, match="no such branch"):
+        spark.table("t")
+    spark.conf.unset("spark.wap.branch")

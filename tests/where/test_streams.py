@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 import txlake
 from tests.lake.rows import query
 from tests.where.marks import everywhere, on_connect
+from txlake.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +65,51 @@ def test_a_micro_batch_is_one_transaction_over_two_tables(
         lake.sql("INSERT INTO t VALUES (4, 'b')")
     assert query(lake, "SELECT * FROM rows") == [(1, "a"), (2, "b"), (4, "b")]
     assert query(lake, "SELECT * FROM counts") == [("a", 1), ("b", 1), ("b", 1)]
+
+
+def read_into_nothing(own: txlake.LakeSession, checkpoint: str) -> None:
+    """A query of Spark's own that reads a table."""
+    writer = own.read_stream("t").writeStream.format("noop").trigger(availableNow=True)
+    writer.option("checkpointLocation", checkpoint).start().awaitTermination()
+
+
+def test_streams_of_a_branch(lake: txlake.Lake, tmp_path: Path) -> None:
+    """They read and write the branch, go on with it, and don't outlive it."""
+
+    def work(tx: txlake.Transaction, batch: DataFrame) -> None:
+        tx.write(batch, "rows", "append")
+        tx.write(batch.groupBy("p").count(), "counts", "append")
+
+    place = str(tmp_path)
+
+    def run(own: txlake.LakeSession) -> None:
+        stream = own.read_stream("t")
+        folder = f"{place}/copy"
+        own.write_stream(stream, "copy", checkpoint=folder, trigger=NOW).awaitTermination()
+        own.foreach_batch(
+            own.read_stream("t"), work, checkpoint=f"{place}/work", trigger=NOW
+        ).awaitTermination()
+
+    b = lake.branch("nightly", create=True)
+    b.sql("INSERT INTO t VALUES (4, 'b')")
+    run(b)
+    lake.sql("INSERT INTO t VALUES (9, 'main')")
+    b.sql("INSERT INTO t VALUES (5, 'c')")
+    run(b)
+    run(b)
+    found = [(1, "a"), (2, "b"), (4, "b"), (5, "c")]
+    assert query(b, "SELECT * FROM copy") == query(b, "SELECT * FROM rows") == found
+    assert query(b, "SELECT * FROM counts") == [("a", 1), ("b", 2), ("c", 1)]
+    assert query(lake, "SHOW TABLES") == [("default", "t", False)]
+    b.publish()
+    assert query(lake, "SELECT * FROM copy") == query(lake, "SELECT * FROM rows") == found
+    with pytest.raises(InvalidRequest, match=r"writes to branch 'nightly'.*writes to main"):
+        run(lake)
+    other = lake.branch("other", create=True)
+    read_into_nothing(other, f"{place}/noop")
+    with pytest.raises(StreamingQueryException, match="of a stream that reads branch 'other'"):
+        read_into_nothing(lake, f"{place}/noop")
+    assert query(lake, "SELECT * FROM copy") == found
 
 
 @on_connect

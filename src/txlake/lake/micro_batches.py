@@ -18,6 +18,7 @@ from txlake.commit.change import Change
 from txlake.lake.statements import named_table
 from txlake.lake.streaming.progress import Progress, last_batch, require_unbroken
 from txlake.protocol.actions import Txn
+from txlake.session.branch_use import require_branch_open
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.sql.statements import NativeFrame, StreamBatch, Write
@@ -87,6 +88,7 @@ class TableSink:
         """
         named = named_table(self.table)
         engine = session._session.engine
+        require_branch_open(engine)
         handle = engine.find(named, DEFAULT_DATABASE)
         progress = Progress(engine, query_id, self.table)
         progress.claim(handle)
@@ -142,6 +144,7 @@ class BatchWork:
         is another sink's or batches before this one are missing, and what the function raises. The
         session's current database becomes that of the query's start.
         """
+        require_branch_open(session._session.engine)
         progress = Progress(session._session.engine, query_id, FOREACH_BATCH)
         progress.claim()
         if progress.is_done(batch_id):

@@ -14,6 +14,7 @@ from txlake.lake.lake import Lake, open_session
 from txlake.lake.micro_batches import BatchWork, TableSink
 from txlake.lake.streaming.checkpoints import id_of_query
 from txlake.lake.streams import engine_of_batches
+from txlake.session.branch_use import BranchMark, engine_at, mark_of
 from txlake.session.engine import Engine
 from txlake.settings import RetrySettings, Settings
 from txlake.spark.spark_sessions import is_same
@@ -37,21 +38,30 @@ def commit(
 ) -> None:
     """Commit a micro-batch as the user's process would; see `lake.micro_batches`.
 
-    `connection`: the arguments of `open_session`; `kind`: "TableSink" or "BatchWork"; `given`: the
+    `connection`: the arguments of `open_session`, and the id and name of the branch as "branch";
+    `kind`: "TableSink" or "BatchWork"; `given`: the
     fields of that class.
     """
-    lake = _lake(connection, batch)
+    place = dict(connection)
+    branch = place.pop("branch")
+    mark = None if branch is None else BranchMark(*branch)
+    lake = _lake(place, batch)
     done = _KINDS[kind](**given)
     query_id = id_of_query(batch.sparkSession, done.checkpoint)
-    with lake._session_on(_engine(lake, query_id, batch.sparkSession)) as own:
+    with lake._session_on(_engine(lake, query_id, batch.sparkSession, mark)) as own:
         done.commit(own, query_id, batch_id, batch)
 
 
-def _engine(lake: Lake, query_id: str, spark: SparkSession) -> Engine:
-    """Return the query's engine, which works in the Spark session of its present batches."""
+def _engine(lake: Lake, query_id: str, spark: SparkSession, mark: BranchMark | None) -> Engine:
+    """Return the query's engine, which works in the Spark session of its present batches, on its
+    branch. Raises InvalidRequest if the branch has ended.
+    """
     found = _engines.get(query_id)
-    if found is None or not is_same(found[0], spark):
-        found = _engines[query_id] = spark, engine_of_batches(lake._session.engine, spark)
+    if found is None or not is_same(found[0], spark) or mark_of(found[1]) != mark:
+        engine = lake._session.engine
+        if mark is not None:
+            engine = engine_at(engine, mark)
+        found = _engines[query_id] = spark, engine_of_batches(engine, spark)
     return found[1]
 
 

@@ -25,6 +25,7 @@ from txlake.lake.streaming.feed import require_feed
 from txlake.lake.streaming.marks import may_read, stream_mark
 from txlake.lake.streaming.options import Place, camel_options, place_options, source_options
 from txlake.lake.streaming.progress import Progress, require_unbroken
+from txlake.session.branch_use import mark_of, require_branch_open
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.package_loading import module_loader
@@ -68,9 +69,9 @@ class Streams(Statements):
 
         Raises InvalidRequest when there is no such table, for an invalid option, and for two that
         contradict each other; UnsupportedFeature for a table or an option that txlake's streams
-        don't support; InvalidRequest for a table of the lake on a branch. The stream stops with the
-        same errors at a commit that changes rows, unless
-        it reads changes, at a table that was replaced, and at a schema that changed.
+        don't support. The stream stops with the same errors at a commit that changes rows, unless
+        it reads changes, at a table that was replaced, at a schema that changed, and when the
+        branch that it reads has ended.
         """
         self._warn_beside("read_stream")
         return stream_of(self._session, named_table(table), camel_options(options))
@@ -181,7 +182,7 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
 
     Raises as `Streams.read_stream`.
     """
-    _refuse_on_branch(session, table, "reading a table as a stream")
+    session.follow_setting()
     asked = source_options(options)
     if asked.starting_timestamp is not None:
         moment = _instant(session, asked.starting_timestamp)
@@ -199,22 +200,6 @@ def stream_of(session: Session, table: Table, options: Mapping[str, str]) -> Dat
     settings = {**options, **place_options(_place(session, table))}
     frame = spark.readStream.format(LAKE_FORMAT).options(**settings).load()
     return frame.alias(stream_mark(snapshot.table, url))
-
-
-def _refuse_on_branch(session: Session, table: Table | None, what: str) -> None:
-    """Raise InvalidRequest on a branch, unless the table is outside of the lake: the process that
-    carries out a stream has main's tables. `what`: what is refused.
-    """
-    branch = session.engine.branch
-    if branch is None:
-        return
-    handle = None if table is None else session.engine.find(table, session.database)
-    if handle is not None and not handle.in_lake:
-        return
-    raise InvalidRequest(
-        f"{what} isn't done on a branch, and this is {branch.name!r}: the stream would have main's "
-        "rows. Read the table itself (lake.read, lake.changes), or USE BRANCH main first"
-    )
 
 
 def _instant(session: Session, text: str) -> str:
@@ -266,8 +251,10 @@ def require_own_checkpoint(
 
     `table` is the table that is written, or None for `foreach_batch`. Checked before the query
     starts, since a stream that has nothing new to read would end without an error. A checkpoint of
-    no query passes.
+    no query passes. Raises InvalidRequest too if the session's branch has ended.
     """
+    session.follow_setting()
+    require_branch_open(session.engine)
     query_id = find_query_id(spark, checkpoint)
     if query_id is None:
         return
@@ -287,22 +274,20 @@ def started(
 ) -> StreamingQuery:
     """Start the query of one of PySpark's writers, whose micro-batches the lake commits.
 
-    Each batch has a session of its own on the lake. With Spark Connect the server commits them,
-    on main.
-
-    Raises InvalidRequest on a branch with Spark Connect.
+    Each batch has a session of its own on the lake, and on the branch that its session uses now.
+    With Spark Connect the server commits them.
     """
     if is_connect(spark):
-        _refuse_on_branch(lake._session, None, "writing a stream with Spark Connect")
         return writer.foreachBatch(_on_the_server(spark, lake._session, batches)).start()
 
+    engine_now = lake._session.engine
     known: list[tuple[str, Engine]] = []  # of this one query, once its first batch came
 
     def here(batch: DataFrame, batch_id: int) -> None:
         """Commit a micro-batch in this process."""
         if not known:
             query_id = id_of_query(batch.sparkSession, batches.checkpoint)
-            known.append((query_id, engine_of_batches(lake._session.engine, batch.sparkSession)))
+            known.append((query_id, engine_of_batches(engine_now, batch.sparkSession)))
         [(query_id, engine)] = known
         with lake._session_on(engine) as own:
             batches.commit(own, query_id, batch_id, batch)
@@ -330,12 +315,14 @@ def _on_the_server(
     engine = session.engine
     assert engine.warehouse is not None
     module = module_loader(whole_package(spark), carries=True)
+    mark = mark_of(engine)
     connection = {
         "location": engine.warehouse.url,
         "catalog": engine.catalog.of_lake().url,
         "storage_options": dict(engine.storage_options),
         "isolation": None if session.level is None else session.level.value,
         "settings": asdict(engine.settings),
+        "branch": None if mark is None else (mark.id, mark.name),
     }
     kind = type(batches).__name__
     given = {item.name: getattr(batches, item.name) for item in fields(batches)}
@@ -400,12 +387,16 @@ def _place(session: Session, table: Table) -> Place:
     """Return the location and options by which a process of Spark opens a table of the session."""
     engine = session.engine
     warehouse = engine.warehouse
+    handle = engine.find(table, session.database)
+    mark = mark_of(engine) if handle is not None and handle.in_lake else None
     return Place(
         table=_qualified(session, table),
         lake=None if warehouse is None else warehouse.url,
         catalog=None if warehouse is None else engine.catalog.of_lake().url,
         outside_paths=engine.settings.allow_outside_paths,
         storage_options=engine.storage_options,
+        branch=None if mark is None else mark.name,
+        branch_id=None if mark is None else mark.id,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, of_kind
 from txlake.catalog.names import MAIN
 from txlake.errors import CorruptTable, InvalidRequest
@@ -113,6 +115,36 @@ def _is_on(engine: Engine, name: str) -> bool:
     return _name_of(engine).lower() == name.lower()
 
 
+@dataclass(frozen=True, slots=True)
+class BranchMark:
+    """A branch as programs that aren't the session's name it, and know it from a later one of the
+    same name.
+    """
+
+    id: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"branch {self.name!r}"
+
+
+def mark_of(engine: Engine) -> BranchMark | None:
+    """Return the mark of the engine's branch; None on main."""
+    branch = engine.branch
+    return None if branch is None else BranchMark(branch.id, branch.name)
+
+
+def engine_at(engine: Engine, mark: BranchMark) -> Engine:
+    """Return the engine with a branch's names. Raises InvalidRequest if the branch has ended."""
+    found = engine.catalog.of_lake().branches.find(mark.name)
+    if found is None or found.id != mark.id:
+        raise InvalidRequest(
+            f"{mark} has ended: it was published, rebased or dropped. Make the stream anew, on a "
+            "branch that SHOW BRANCHES lists or on main, with a checkpoint of its own"
+        )
+    return engine.main.on_branch(found)
+
+
 def require_branch(engine: Engine, name: str) -> BranchEntry:
     """Return the branch of that name.
 
@@ -194,7 +226,7 @@ def require_branch_kept(engine: Engine) -> None:
         engine.branch.require_kept(engine.system.now_ms())
 
 
-def require_branch_open(engine: Engine, cause: InvalidRequest | CorruptTable) -> None:
+def require_branch_open(engine: Engine, cause: InvalidRequest | CorruptTable | None = None) -> None:
     """Raise InvalidRequest, because of another one, if the engine's branch has ended."""
     branch = engine.branch
     if branch is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from txlake.catalog import DEFAULT_DATABASE
-from txlake.catalog.branch_rows import BranchEntry
+from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry
 from txlake.commit.data_plane import DataPlane
 from txlake.commit.parallel import is_far
 from txlake.conflict.levels import Level
@@ -24,6 +24,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.session.admission import admit
 from txlake.session.branch_use import (
     Line,
+    engine_on,
     parent_of,
     require_branch_kept,
     require_branch_open,
@@ -145,11 +146,23 @@ class Session:
         """The engine with the names of the branch that the last statement used, or main's."""
         return self._line.engine
 
-    def another(self, plane: DataPlane | None = None) -> Session:
+    @property
+    def chosen_branch(self) -> str:
+        """The name of the branch that USE BRANCH chose, or `main`."""
+        branch = self._line.chosen.branch
+        return MAIN_NAME if branch is None else branch.name
+
+    def another(self, plane: DataPlane | None = None, branch: str | None = None) -> Session:
         """Return a new session with the same branch, level and current database, and no
-        transaction; on another data plane if one is given.
+        transaction; on another data plane or branch if one is given.
+
+        Raises InvalidRequest if there is no such branch.
         """
-        engine = self._line.chosen if plane is None else self._line.chosen.with_plane(plane)
+        engine = self._line.chosen
+        if branch is not None and branch != self.chosen_branch:
+            engine = engine_on(engine, branch)
+        if plane is not None:
+            engine = engine.with_plane(plane)
         made = Session(
             engine,
             self.handlers,

@@ -53,6 +53,7 @@ from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle
 from txlake.spark.types import delta_schema
 from txlake.spark_integration.options import (
+    BRANCH,
     NULL_PARTITIONS_STAY,
     ReadOptions,
     WriteOptions,
@@ -74,11 +75,11 @@ class TxlakeDataSource(DataSource):
     It reads and appends batches, and reads and writes streams.
 
     Options: `path` (the argument of `load`, `save` and `start`), the path or URL of a table, or its
-    name together with `lake`, the lake's location; `catalogUrl` (or `catalog`, which Spark shows in
-    messages), the URL of the lake's database as for `txlake.connect`; `storage.<key>`, storage
-    options; settings of file systems (`fs.s3a.access.key`, ...) as in Delta Spark. Readers take
-    `versionAsOf` and `timestampAsOf`, writers `txnAppId`, `txnVersion` and `userMetadata`; streams
-    take Delta Spark's options.
+    name together with `lake`, the lake's location, and `branch`, a branch of that lake;
+    `catalogUrl` (or `catalog`, which Spark shows in messages), the URL of the lake's database as
+    for `txlake.connect`; `storage.<key>`, storage options; settings of file systems
+    (`fs.s3a.access.key`, ...) as in Delta Spark. Readers take `versionAsOf` and `timestampAsOf`,
+    writers `txnAppId`, `txnVersion` and `userMetadata`; streams take Delta Spark's options.
     """
 
     @classmethod
@@ -240,8 +241,10 @@ def _writer(options: dict[str, str], schema: StructType) -> TxlakeWriter:
 
     Raises as `_append_options`, `find_table` and `plan_staging`.
     """
-    parsed = _append_options(options)
     place = place_of(prefix_storage_options(options))
+    parsed = _append_options(
+        {name: value for name, value in options.items() if name.lower() != BRANCH}
+    )
     commit = CommitDetails(
         app=(
             None

@@ -226,7 +226,7 @@ class LakeStreamWriter(FormatRecorder, _Writer):
         self._lake_apply_arguments(outputMode, partitionBy, queryName, options)
         if not is_lake_format(source):
             self._lake_forward_partitions()
-            with stream_start(self._lake_binding.spark, self._lake_binding.session.database):
+            with stream_start(self._lake_binding.spark, self._lake_binding.session):
                 return super().start(path, format)
         return self._lake_start(path, source)
 

@@ -10,8 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import txlake
+from tests.lake.streaming.engine import BRANCH
 from tests.lake.streaming.worker import COUNTS, PATH_SINK, ROWS
+from txlake.lake.statements import named_table
 from txlake.protocol.paths import decode_path
+from txlake.storage import local_path
 
 KEYS = 3
 
@@ -62,6 +65,27 @@ def check_sink(place: Path, sink: str, rows: int) -> None:
         check_counts(_folder(place, ROWS), _folder(place, COUNTS))
     else:
         check_rows(place / ("" if sink == PATH_SINK else "lake") / sink, rows)
+
+
+def check_branch_sink(place: Path, sink: str, rows: int) -> None:
+    """Raise AssertionError unless a table of the branch has every row once, on the branch and,
+    once that is published, on main.
+    """
+    with txlake.connect(str(place / "lake")) as lake:
+        own = lake.branch(BRANCH)
+        _check_table(own, sink, rows)
+        own.publish()
+        _check_table(lake, sink, rows)
+
+
+def _check_table(session: txlake.LakeSession, table: str, rows: int) -> None:
+    snapshot = session._session.snapshot(named_table(table))
+    handle = session._session.engine.find(named_table(table), "default")
+    assert handle is not None
+    files = [
+        pq.read_table(f"{local_path(handle.store.url)}/{add.path}") for add in snapshot.files.adds()
+    ]
+    assert sorted(pa.concat_tables(files)["n"].to_pylist()) == list(range(rows))
 
 
 def _folder(place: Path, table: str) -> Path:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import txlake
 from tests.lake.dying import Steps, forked
 from tests.lake.streaming import engine
-from tests.lake.streaming.checks import KEYS, check_sink
+from tests.lake.streaming.checks import KEYS, check_branch_sink, check_sink
 from tests.lake.streaming.worker import NAME, PATH, PATH_SINK
 from txlake.storage.local import LocalStore
 
@@ -31,8 +31,9 @@ def append(place: Path, sink: str, first: int) -> None:
     """Two rows, in two commits."""
     source = str(place / PATH) if sink == PATH_SINK else NAME
     with txlake.connect(str(place / "lake")) as lake:
+        own = lake.branch(engine.BRANCH, create=True) if sink == engine.BRANCH_SINK else lake
         for number in (first, first + 1):
-            lake.write(pa.table({"key": [number % KEYS], "n": [number]}), source, "append")
+            own.write(pa.table({"key": [number % KEYS], "n": [number]}), source, "append")
 
 
 def die(place: Path, sink: str, last: int) -> None:
@@ -70,7 +71,8 @@ def main(place: Path, sink: str) -> None:
         sys.stdout.write(f"step {last} {'done' if ended == 0 else 'killed'}\n")
         if ended == 0:
             break
-    if forked(partial(check_sink, place, sink, total)):
+    check = check_branch_sink if sink == engine.BRANCH_SINK else check_sink
+    if forked(partial(check, place, sink, total)):
         raise SystemExit("rows are lost, doubled or out of order")
 
 

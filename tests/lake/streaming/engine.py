@@ -13,6 +13,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from txlake.lake.streaming.opening import create_session, find_table
 from txlake.lake.streaming.options import Place, source_options
 from txlake.lake.streaming.planning import stream_task, task_file
 from txlake.lake.streaming.source import Source
+from txlake.session.branch_use import mark_of
 
+BRANCH, BRANCH_SINK = "work", "copies_on_branch"
 SINKS = (PATH_SINK, NAME_SINK, ROWS)
 
 
@@ -42,7 +45,7 @@ class Query:
         handle = find_table(session, place)
         own = handle.log.latest()
         options = source_options({"maxFilesPerTrigger": FILES})
-        self._source = Source(handle.log, own, options)
+        self._source = Source(handle.log, own, options, mark_of(session.engine))
         self._task = stream_task(own, {})
         self._reach = session.engine.reach(handle)
 
@@ -104,8 +107,12 @@ def work(tx: txlake.Transaction, batch: Any) -> None:
 
 
 def main(place: Path, sink: str, *, once: bool) -> None:
-    """Run the query into a sink: a path table, a table of the lake, or two tables at once."""
+    """Run the query into a sink: a path table, a table of the lake, two tables at once, or a table
+    of a branch, where the rows come from the branch too.
+    """
     source = Place(table=NAME, lake=str(place / "lake"))
+    if sink == BRANCH_SINK:
+        source = replace(source, branch=BRANCH)
     if sink == PATH_SINK:
         source = Place(table=str(place / PATH))
     folder = place / "checkpoints" / sink
@@ -120,8 +127,10 @@ def main(place: Path, sink: str, *, once: bool) -> None:
         sys.stdout.write("started\n")
         sys.stdout.flush()
 
+        used = lake.branch(BRANCH) if sink == BRANCH_SINK else lake
+
         def commit(number: int, rows: pa.Table) -> None:
-            with lake.session() as own:
+            with used.session() as own:
                 batch: Any = rows
                 target.commit(own, query.id, number, batch)
 

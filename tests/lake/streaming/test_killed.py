@@ -11,7 +11,7 @@ import pytest
 
 import txlake
 from tests.lake.streaming.checks import check_counts, check_rows
-from tests.lake.streaming.engine import SINKS
+from tests.lake.streaming.engine import BRANCH_SINK, SINKS
 from tests.lake.streaming.killed import run
 from tests.lake.streaming.lives import Classic, Connect, Rows
 from tests.pages import ROOT
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.no_interop("the check reads the tables' files itself")
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", [*SINKS, BRANCH_SINK])
 def test_killed_at_every_step_of_a_micro_batch(tmp_path: Path, sink: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.lake.streaming.dying", str(tmp_path), sink],

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from txlake.errors import InvalidRequest
+from txlake.session.branch_use import BranchMark
 
-_FORMAT = 1
+_FORMAT, _FORMAT_ON_BRANCH = 1, 2
 _IS_FEED = "readsChangeFeed"
+_BRANCH_ID, _BRANCH_NAME = "branchId", "branchName"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class Offset:
             those that its commit added.
         began: the version at which the stream began, and whether with the whole table.
         is_feed: whether the stream reads the change feed; otherwise new rows.
+        branch: the branch whose versions they are; None for main's.
     """
 
     table_id: str
@@ -36,10 +39,17 @@ class Offset:
     is_initial: bool = False
     began: tuple[int, bool]
     is_feed: bool = False
+    branch: BranchMark | None = None
 
     @classmethod
     def first(
-        cls, table_id: str, version: int, *, is_initial: bool, is_feed: bool = False
+        cls,
+        table_id: str,
+        version: int,
+        *,
+        is_initial: bool,
+        is_feed: bool = False,
+        branch: BranchMark | None = None,
     ) -> Offset:
         """Return the offset at which a stream begins: with the whole table at the version
         (`is_initial`), or with the version's commit.
@@ -50,6 +60,7 @@ class Offset:
             is_initial=is_initial,
             began=(version, is_initial),
             is_feed=is_feed,
+            branch=branch,
         )
 
     @property
@@ -73,13 +84,19 @@ class Offset:
     def beginning(self) -> Offset:
         """Return the offset at which this offset's stream began."""
         version, is_initial = self.began
-        return Offset.first(self.table_id, version, is_initial=is_initial, is_feed=self.is_feed)
+        return Offset.first(
+            self.table_id,
+            version,
+            is_initial=is_initial,
+            is_feed=self.is_feed,
+            branch=self.branch,
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return the offset as JSON for the checkpoint, with keys in a fixed order."""
         version, is_initial = self.began
         fields: dict[str, object] = {
-            "format": _FORMAT,
+            "format": _FORMAT if self.branch is None else _FORMAT_ON_BRANCH,
             "tableId": self.table_id,
             "version": self.version,
             "index": self.index,
@@ -89,6 +106,8 @@ class Offset:
         }
         if self.is_feed:
             fields[_IS_FEED] = True
+        if self.branch is not None:
+            fields |= {_BRANCH_ID: self.branch.id, _BRANCH_NAME: self.branch.name}
         return fields
 
     @classmethod
@@ -96,14 +115,17 @@ class Offset:
         """Read an offset from a checkpoint. Raises InvalidRequest for any other JSON."""
         match fields:
             case {
-                "format": 1,
+                "format": 1 | 2 as form,
                 "tableId": str(table_id),
                 "version": int(version),
                 "index": int(index),
                 "isInitialSnapshot": bool(is_initial),
                 "beganAtVersion": int(began_at),
                 "beganWithSnapshot": bool(began_with),
-            }:
+            } if (form == _FORMAT_ON_BRANCH) is (_BRANCH_ID in fields):
+                branch = None
+                if form == _FORMAT_ON_BRANCH:
+                    branch = BranchMark(str(fields[_BRANCH_ID]), str(fields.get(_BRANCH_NAME)))
                 return cls(
                     table_id=table_id,
                     version=version,
@@ -111,9 +133,11 @@ class Offset:
                     is_initial=is_initial,
                     began=(began_at, began_with),
                     is_feed=fields.get(_IS_FEED) is True,
+                    branch=branch,
                 )
         raise InvalidRequest(
             f"the stream's checkpoint has the offset {dict(fields)}: expected one of txlake's "
-            f"source in format {_FORMAT}. It is another source's, or a newer txlake's; start the "
-            "query with the program that made it, or with a new checkpointLocation"
+            f"source in format {_FORMAT} or {_FORMAT_ON_BRANCH}. It is another source's, or a "
+            "newer txlake's; start the query with the program that made it, or with a new "
+            "checkpointLocation"
         )

@@ -15,6 +15,7 @@ from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.lake.connecting import session_on
 from txlake.lake.streaming.options import Place
+from txlake.session.branch_use import BranchMark, engine_at, engine_on
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.engine import Engine, Handle
 from txlake.session.session import Session
@@ -26,19 +27,26 @@ from txlake.system import System
 
 
 def create_session(place: Place) -> Session:
-    """Return a session on the table's lake, or on path tables if `place` names no lake.
+    """Return a session on the table's lake and branch, or on path tables if `place` names no lake.
 
-    Raises InvalidRequest for a lake that can't be opened, Unavailable when it can't be reached.
+    Raises InvalidRequest for a lake that can't be opened, and for a branch that has ended or whose
+    lake isn't given; Unavailable when the lake can't be reached.
     """
     settings = Settings(allow_outside_paths=place.outside_paths)
     if place.lake is not None:
-        return session_on(
+        session = session_on(
             place.lake,
             handlers=HANDLERS,
             make_spark=_no_spark,
             catalog=place.catalog,
             storage_options=place.storage_options,
             settings=settings,
+        )
+        return session if place.branch is None else _on_branch(session, place)
+    if place.branch is not None:
+        raise InvalidRequest(
+            f"branch {place.branch!r}: a branch is of a lake, and no lake is given: say "
+            '.option("lake", warehouse), or leave the branch out'
         )
     system = System()
     plane = SparkPlane(
@@ -57,6 +65,25 @@ def create_session(place: Place) -> Session:
         ),
         HANDLERS,
     )
+
+
+def _on_branch(session: Session, place: Place) -> Session:
+    """Return a session on the branch of a place in place of a lake's, which is closed if that
+    fails. Raises InvalidRequest if there is no such branch.
+    """
+    assert place.branch is not None
+    try:
+        engine = session.engine
+        if place.branch_id is None:
+            engine = engine_on(engine, place.branch)
+        else:
+            engine = engine_at(engine, BranchMark(place.branch_id, place.branch))
+    except BaseException:
+        session.close()
+        session.engine.close()
+        raise
+    session.close()
+    return Session(engine, HANDLERS, level=session.level)
 
 
 @contextmanager

@@ -22,6 +22,8 @@ LATEST = "latest"
 LAKE, CATALOG, OUTSIDE, STORAGE = "lake", "catalog", "allowOutsidePaths", "storage."
 """Options that locate the table: its lake's warehouse, the catalog's database, the folders outside
 the table that its log may refer to, and the prefix of storage options."""
+BRANCH, BRANCH_ID = "branch", "branchid"
+"""The branch of the lake, by its name; its id, which only `CONNECTION` has."""
 CATALOG_URL = "catalogUrl"
 """The catalog's database, by a name whose value Spark redacts in plans and messages."""
 CONNECTION = "connectionUrl"
@@ -40,7 +42,7 @@ _SOURCE = (
     "excludeRegex",
 )
 _SINK = ("mergeSchema", "userMetadata", "partitionBy", "checkpointLocation", "queryName")
-_PLACE = ("path", LAKE, CATALOG_URL, CATALOG, OUTSIDE, CONNECTION)
+_PLACE = ("path", LAKE, CATALOG_URL, CATALOG, OUTSIDE, CONNECTION, BRANCH)
 _FEED = ("readChangeFeed", "readChangeData")
 _UNSUPPORTED = ("schemaTrackingLocation", "schemaLocation", "withEventTimeOrder")
 _TRAVEL = ("versionAsOf", "timestampAsOf", "endingVersion", "endingTimestamp")
@@ -65,6 +67,8 @@ class Place:
         catalog: SQLAlchemy's URL of the lake's catalog; None for the warehouse's own.
         outside_paths: folders outside the table that its log may refer to.
         storage_options: as for `txlake.connect`.
+        branch: the name of the lake's branch; None for main.
+        branch_id: the id that the branch must have; None for any.
     """
 
     table: str
@@ -72,6 +76,8 @@ class Place:
     catalog: str | None = None
     outside_paths: tuple[str, ...] = ()
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    branch: str | None = None
+    branch_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +175,8 @@ def place_of(options: Mapping[str, str]) -> Place:
         storage_options={
             name[prefix:]: value for name, value in folded.items() if name.startswith(STORAGE)
         },
+        branch=folded.get(BRANCH),
+        branch_id=folded.get(BRANCH_ID) if connection is not None else None,
     )
 
 
@@ -276,6 +284,8 @@ def place_options(place: Place) -> dict[str, str]:
         options[CATALOG.lower()] = place.catalog
     if place.outside_paths:
         options[OUTSIDE.lower()] = ",".join(place.outside_paths)
+    if place.branch is not None and place.branch_id is not None:
+        options[BRANCH], options[BRANCH_ID] = place.branch, place.branch_id
     return {"path": place.table, CONNECTION: json.dumps(options)}
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
+from txlake.session.branch_use import BranchMark, mark_of
 from txlake.session.engine import Engine, Handle
 from txlake.sql.statements import TablePath
 
@@ -30,24 +31,38 @@ class ProgressRecord:
         batch: the micro-batch that was last about to be committed; -1 for none. A sink into one
             table doesn't record it, as the table has it.
         tables: the URLs of the tables that this batch writes.
+        branch: the branch that the query writes to; None for main.
     """
 
     sink: str
     batch: int = -1
     tables: tuple[str, ...] = ()
+    branch: BranchMark | None = None
 
     def encode(self) -> bytes:
         """Return the record as the content of its file."""
-        fields = {"sink": self.sink, "batch": self.batch, "tables": list(self.tables)}
+        fields: dict[str, object] = {
+            "sink": self.sink,
+            "batch": self.batch,
+            "tables": list(self.tables),
+        }
+        if self.branch is not None:
+            fields["branch"] = {"id": self.branch.id, "name": self.branch.name}
         return json.dumps(fields).encode()
 
     @classmethod
     def decode(cls, data: bytes, file: str) -> ProgressRecord:
         """Read the record of a file. Raises CorruptTable for other content."""
         try:
-            match json.loads(data):
+            fields = json.loads(data)
+            branch = None
+            match fields:
+                case {"branch": {"id": str(branch_id), "name": str(name)}}:
+                    branch = BranchMark(branch_id, name)
+            match fields:
                 case {"sink": str(sink), "batch": int(batch), "tables": [*tables]}:
-                    return cls(sink=sink, batch=batch, tables=tuple(map(str, tables)))
+                    urls = tuple(map(str, tables))
+                    return cls(sink=sink, batch=batch, tables=urls, branch=branch)
         except ValueError:
             pass
         raise CorruptTable(
@@ -67,6 +82,7 @@ class Progress:
         self._query_id = query_id
         self._path = f"{FOLDER}/{query_id}.json"
         self._sink = sink
+        self._branch = mark_of(engine)
 
     def claim(self, table: Handle | None = None) -> None:
         """Record this sink as the query's, if there is no record.
@@ -74,15 +90,19 @@ class Progress:
         Raises as `require_own`.
         """
         if self.require_own(table) is None:
-            self._store.put(self._path, ProgressRecord(sink=self._sink).encode())
+            record = ProgressRecord(sink=self._sink, branch=self._branch)
+            self._store.put(self._path, record.encode())
 
     def require_own(self, table: Handle | None = None) -> ProgressRecord | None:
         """Return the query's record; None without one.
 
-        Raises InvalidRequest when it names another sink, unless the table has rows of the query: it
-        may have been renamed. Raises CorruptTable for an invalid record.
+        Raises InvalidRequest when it names another branch, and when it names another sink, unless
+        the table has rows of the query: it may have been renamed. Raises CorruptTable for an
+        invalid record.
         """
         record = self._read()
+        if record is not None and record.branch != self._branch:
+            raise self._other_branch(record.branch)
         if (
             record is not None
             and record.sink != self._sink
@@ -94,6 +114,18 @@ class Progress:
                 "checkpoint of its own"
             )
         return record
+
+    def _other_branch(self, other: BranchMark | None) -> InvalidRequest:
+        """Return the error for a checkpoint of a stream that writes to another branch."""
+        here = str(self._branch or "main")
+        if self._branch is not None and other is not None and self._branch.name == other.name:
+            here = f"{here} as it is now: that one was published, rebased or dropped"
+        return InvalidRequest(
+            f"{self._sink}: the checkpoint is that of a stream that writes to {other or 'main'}, "
+            f"and has read its source so far; this one writes to {here}, which would miss those "
+            "rows, or get them twice. Give each a checkpoint of its own; after a branch was "
+            "published, start one with a startingVersion after what the published stream had read"
+        )
 
     def is_done(self, batch_id: int) -> bool:
         """Return whether a table of the record has this micro-batch, or a later one."""
@@ -125,7 +157,9 @@ class Progress:
             raise self._already_committed(batch_id)
         if previous is not None and previous.batch == batch_id:
             urls.update(previous.tables)
-        record = ProgressRecord(sink=self._sink, batch=batch_id, tables=tuple(sorted(urls)))
+        record = ProgressRecord(
+            sink=self._sink, batch=batch_id, tables=tuple(sorted(urls)), branch=self._branch
+        )
         self._store.put(self._path, record.encode())
         if self.is_done(batch_id):
             raise self._already_committed(batch_id)

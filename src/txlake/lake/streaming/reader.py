@@ -42,17 +42,26 @@ class _OpenTable:
         from txlake.lake.streaming.opening import create_session, find_table
         from txlake.lake.streaming.planning import require_table_schema
         from txlake.lake.streaming.source import Source
+        from txlake.session.branch_use import mark_of
 
         place, parsed = place_of(options), source_options(options)
         self.session = create_session(place)
         handle = find_table(self.session, place)
         own = handle.log.latest()
         require_table_schema(schema, _columns(own, parsed), own.table)
-        self.source: Source = Source(handle.log, own, parsed)
+        self.source: Source = Source(handle.log, own, parsed, mark_of(self.session.engine))
         self._options = parsed
         self._storage_options = place.storage_options
         self._schema = schema
         self._reach: Reach = self.session.engine.reach(handle)
+
+    def require_branch(self) -> None:
+        """Raise InvalidRequest if the stream's branch has ended."""
+        from txlake.session.branch_use import require_branch_kept, require_branch_open
+
+        engine = self.session.engine
+        require_branch_kept(engine)
+        require_branch_open(engine)
 
     def parts(self, start: Offset, end: Offset) -> list[tuple[StreamTask, list[StreamedFile]]]:
         """Return the task and files of each of Spark's partitions, from `start` to before `end`."""
@@ -90,10 +99,13 @@ class Reader(DataSourceStreamReader):
     def _table(self) -> _OpenTable:
         """The table, opened on first use.
 
-        Raises InvalidRequest if there is no table or its columns aren't those that Spark expects.
+        Raises InvalidRequest if there is no table, its columns aren't those that Spark expects, or
+        its branch has ended.
         """
         if self._opened is None:
             self._opened = _OpenTable(self._options, self._schema)
+        else:
+            self._opened.require_branch()
         return self._opened
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802 - PySpark's

@@ -29,6 +29,7 @@ from txlake.lake.streaming.schema_check import check_partitions, check_schema
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.features import check_readable
+from txlake.session.branch_use import BranchMark
 
 _logger = logging.getLogger(__name__)
 _OTHER_TABLE = "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE"
@@ -44,9 +45,17 @@ class Source:
 
     Attributes:
         own: the table when the stream was started; its schema is the stream's.
+        branch: the branch whose versions of the table the stream reads; None for main's.
     """
 
-    def __init__(self, log: TableLog, own: Snapshot, options: SourceOptions) -> None:
+    def __init__(
+        self,
+        log: TableLog,
+        own: Snapshot,
+        options: SourceOptions,
+        branch: BranchMark | None = None,
+    ) -> None:
+        self.branch = branch
         self._log = log
         self.own = own
         self._options = options
@@ -74,6 +83,7 @@ class Source:
                 newest.version if version is None else version,
                 is_initial=version is None,
                 is_feed=self._options.read_change_feed,
+                branch=self.branch,
             )
         return self._beginning
 
@@ -287,7 +297,20 @@ class Source:
     # The table
 
     def _require_same(self, offset: Offset) -> None:
-        """Raise InvalidRequest unless an offset is of this table and of this kind of stream."""
+        """Raise InvalidRequest unless an offset is of this branch, of this table and of this kind
+        of stream.
+        """
+        if _id(offset.branch) != _id(self.branch):
+            here = str(self.branch or "main")
+            if self.branch is not None and offset.branch is not None:
+                here = f"{here} as it is now: that one was published, rebased or dropped"
+            raise InvalidRequest(
+                f"{self._log.name}: the checkpoint is of a stream that reads "
+                f"{offset.branch or 'main'}, and this one reads {here}. Versions of the one aren't "
+                "those of the other: rows would be skipped, or read twice. Use a new "
+                "checkpointLocation, and startingVersion if this table's first rows were read "
+                "already"
+            )
         table_id = self._log.latest().metadata.id
         if offset.table_id != table_id:
             raise InvalidRequest(
@@ -436,6 +459,11 @@ class _Batch:
 def _fits(used: int, more: int, limit: int | None) -> bool:
     """Return whether more fits under a limit that isn't reached yet."""
     return limit is None or (used < limit and used + more <= limit)
+
+
+def _id(branch: BranchMark | None) -> str | None:
+    """Return a branch's id; None for main."""
+    return None if branch is None else branch.id
 
 
 def starting_instant_ms(text: str) -> int:

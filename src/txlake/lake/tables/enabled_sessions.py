@@ -27,9 +27,10 @@ from txlake.spark.plane import SparkPlane
 from txlake.spark.spark_sessions import is_connect, is_same, is_stopped
 
 # Settings of the Spark session, which its clones inherit: the token of its lake's session, and the
-# database that a stream begins in.
+# database and the branch that a stream begins in.
 _TOKEN = "spark.txlake.enabled"
 _DATABASE = "spark.txlake.database"
+_BRANCH = "spark.txlake.branch"
 # Nothing reports that a clone's stream has ended. A clone whose session still has its initial
 # settings can be made anew, so it may be evicted.
 _CLONES_MAX = 16
@@ -148,7 +149,8 @@ def _clone_session(original: EnabledSession, spark: SparkSession) -> EnabledSess
                 return entry
         plane = original.session.engine.plane
         assert isinstance(plane, SparkPlane), "a Spark session was given to it"
-        session = _similar_session(original.session, plane.in_session(spark))
+        branch = spark.conf.get(_BRANCH, None)
+        session = _similar_session(original.session, plane.in_session(spark), branch)
         database = spark.conf.get(_DATABASE, None)
         if database is not None:
             session.database = database
@@ -162,11 +164,13 @@ def _clone_session(original: EnabledSession, spark: SparkSession) -> EnabledSess
         return clone
 
 
-def _similar_session(session: Session, plane: DataPlane | None = None) -> Session:
-    """Return another session on the same lake, with the same settings; on another data plane if
-    one is given.
+def _similar_session(
+    session: Session, plane: DataPlane | None = None, branch: str | None = None
+) -> Session:
+    """Return another session on the same lake, with the same settings; on another data plane or
+    branch if one is given. Raises InvalidRequest for a branch that has ended.
     """
-    copy = session.another(plane)
+    copy = session.another(plane, branch)
     copy.lock_timeout_ms = session.lock_timeout_ms
     return copy
 
@@ -179,19 +183,21 @@ def _session_settings(session: Session) -> tuple[object, ...]:
 
 
 @contextmanager
-def stream_start(spark: SparkSession, database: str) -> Iterator[None]:
-    """Let streams that start in the block begin in this database.
+def stream_start(spark: SparkSession, session: Session) -> Iterator[None]:
+    """Let streams that start in the block begin in the database and on the branch of a session.
 
     With Spark Connect, which has no clones, do nothing.
     """
     if is_connect(spark):
         yield
         return
-    spark.conf.set(_DATABASE, database)
+    spark.conf.set(_DATABASE, session.database)
+    spark.conf.set(_BRANCH, session.chosen_branch)
     try:
         yield
     finally:
         spark.conf.unset(_DATABASE)
+        spark.conf.unset(_BRANCH)
 
 
 def end_transactions_per_batch(

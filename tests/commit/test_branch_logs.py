@@ -36,6 +36,7 @@ from tests.commit.test_checkpointing import _V2
 from tests.interop import DuckDB
 from tests.peers import need
 from tests.support.ledger import LedgerTable
+from txlake.commit import log_cleanup
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.checkpointing import after_commit, write_checkpoint
 from txlake.commit.log_cleanup import clean_log
@@ -222,6 +223,13 @@ def test_a_branch_keeps_where_its_rows_are_from() -> None:
         assert known_sources(base, commits).row_sources.keys() == ({"f1"} if keeps else set())
 
 
+@pytest.fixture
+def unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake whose catalog says that no version is read."""
+    monkeypatch.setattr(log_cleanup, "oldest_needed", lambda log: None)
+
+
+@pytest.mark.usefixtures("unread")
 def test_a_clean_up_of_a_branch_deletes_its_own_versions_alone() -> None:
     table, branch = aged(own=5, interval=4)
     before = set(table.paths)
@@ -266,6 +274,7 @@ def test_a_clean_up_of_main_leaves_branches_as_they_are() -> None:
     assert len(files(log_on(branch, table.clock).snapshot(8))) == 9
 
 
+@pytest.mark.usefixtures("unread")
 def test_sidecars_of_a_branch_go_with_its_checkpoints() -> None:
     table = LogOf().create(add("a"), configuration=V2, protocol=_V2)
     write_checkpoint(table.open())

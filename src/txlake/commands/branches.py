@@ -10,6 +10,7 @@ from typing import Any
 from txlake.catalog import matches
 from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, BranchTable
 from txlake.catalog.names import MAIN
+from txlake.commands import table_branches
 from txlake.errors import InvalidRequest
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.branch_changes import is_renamed, row_counts
@@ -23,7 +24,7 @@ from txlake.session.branches import (
 )
 from txlake.session.command import Answer, answering, nothing
 from txlake.session.engine import Engine
-from txlake.session.session import Control, ControlScope
+from txlake.session.session import Control, ControlScope, Session
 from txlake.session.views.describe import Rows, utc_time
 from txlake.sql.statements import (
     CreateBranch,
@@ -37,6 +38,7 @@ from txlake.sql.statements import (
     RebaseBranch,
     ShowBranches,
     ShowTags,
+    Table,
     TimeTravel,
     UseBranch,
 )
@@ -50,6 +52,14 @@ _BRANCHES = Struct(
         Field("user_name", _TEXT),
         Field("created_time", _TIME, False),
         Field("kept_until", _TIME),
+    )
+)
+_TABLE_BRANCHES = Struct(
+    (
+        Field("name", _TEXT, False),
+        Field("base_version", _LONG, False),
+        Field("created_version", _LONG, False),
+        Field("created_time", _TIME),
     )
 )
 _TABLES = Struct(
@@ -76,6 +86,15 @@ _PUBLICATION = Struct(
 
 def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
     """Carry out CREATE BRANCH, at once. Raises as `Branches.create`."""
+    if statement.table is not None:
+        _refuse_in_transaction(scope, "CREATE BRANCH ... FOR TABLE")
+        table_branches.create_branch(
+            scope.session,
+            statement.table,
+            statement.name,
+            if_not_exists=statement.if_not_exists,
+        )
+        return nothing
     scope.session.follow_setting(missing_ok=True)
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
@@ -164,6 +183,9 @@ def _use_branch(scope: ControlScope, statement: UseBranch) -> Answer:
 def _publish(scope: ControlScope, statement: PublishBranch) -> Answer:
     """Carry out PUBLISH BRANCH. Raises as `publish`."""
     _refuse_in_transaction(scope, "PUBLISH BRANCH")
+    if statement.table is not None:
+        table_branches.publish(scope.session, statement.table, statement.name)
+        return nothing
     publish(scope.session, statement.name)
     return nothing
 
@@ -171,6 +193,9 @@ def _publish(scope: ControlScope, statement: PublishBranch) -> Answer:
 def _rebase(scope: ControlScope, statement: RebaseBranch) -> Answer:
     """Carry out REBASE BRANCH. Raises as `rebase`."""
     _refuse_in_transaction(scope, "REBASE BRANCH")
+    if statement.table is not None:
+        table_branches.rebase(scope.session, statement.table, statement.name)
+        return nothing
     rebase(scope.session, statement.name)
     return nothing
 
@@ -178,6 +203,11 @@ def _rebase(scope: ControlScope, statement: RebaseBranch) -> Answer:
 def _drop_branch(scope: ControlScope, statement: DropBranch | DropTag) -> Answer:
     """Carry out DROP BRANCH and DROP TAG. Raises as `drop_branch`."""
     _refuse_in_transaction(scope, "DROP BRANCH")
+    if isinstance(statement, DropBranch) and statement.table is not None:
+        table_branches.drop_branch(
+            scope.session, statement.table, statement.name, if_exists=statement.if_exists
+        )
+        return nothing
     branches = scope.session.engine.catalog.of_lake().branches
     if statement.if_exists and branches.find(statement.name) is None:
         return nothing
@@ -194,7 +224,23 @@ def _refuse_in_transaction(scope: ControlScope, what: str) -> None:
 def _show_branches(scope: ControlScope, statement: ShowBranches | ShowTags) -> Answer:
     """Return the branches, or the tags, whose names match the pattern."""
     is_tag = isinstance(statement, ShowTags)
+    if isinstance(statement, ShowBranches) and statement.table is not None:
+        return answering(table_branch_rows(scope.session, statement.table, statement.pattern))
     return answering(branch_rows(scope.session.engine, statement.pattern, is_tag=is_tag))
+
+
+def table_branch_rows(session: Session, table: Table, pattern: str | None = None) -> Rows:
+    """Return the rows of SHOW BRANCHES FOR TABLE. Raises InvalidRequest if it is no path table."""
+    rows = [
+        (
+            one.name,
+            one.base,
+            one.created_version,
+            None if one.created_ms is None else utc_time(one.created_ms),
+        )
+        for one in table_branches.open_branches(session, table, pattern)
+    ]
+    return Rows(schema=_TABLE_BRANCHES, rows=rows)
 
 
 def branch_rows(engine: Engine, pattern: str | None, *, is_tag: bool = False) -> Rows:
@@ -223,6 +269,12 @@ def _branch_row(entry: BranchEntry, named: Mapping[int, str]) -> tuple[object, .
 
 def _describe_branch(scope: ControlScope, statement: DescribeBranch) -> Answer:
     """Return the tables that a branch changed. Raises InvalidRequest if there is no such branch."""
+    if statement.table is not None:
+        name, base, head = table_branches.versions_of(
+            scope.session, statement.table, statement.name
+        )
+        changed = [(name, "changed", base, head)] if head > base else []
+        return answering(Rows(schema=_TABLES, rows=changed))
     return answering(changed_rows(scope.session.engine, statement.name))
 
 
@@ -256,7 +308,10 @@ def _change_of(table: BranchTable, entry: BranchEntry) -> str | None:
 
 def _explain_publish(scope: ControlScope, statement: ExplainPublish) -> Answer:
     """Return what publishing a branch would meet now. Raises as `explain_publish`."""
-    judged = explain_publish(scope.session, statement.name)
+    if statement.table is not None:
+        judged = [table_branches.explain_publish(scope.session, statement.table, statement.name)]
+    else:
+        judged = explain_publish(scope.session, statement.name)
     rows = [
         (
             one.name,

@@ -70,6 +70,11 @@ def drop_feature(context: Context, handle: Handle, statement: DropFeature) -> No
     Raises InvalidRequest as `feature_to_drop`; inside a transaction, if more than one commit is
     needed; and if the history has to be deleted and is too young. Commits made so far stay.
     """
+    if handle.branch is not None:
+        raise InvalidRequest(
+            f"{handle.name}: ALTER TABLE ... DROP FEATURE isn't done on a branch: it changes "
+            "checkpoints and history that are main's; drop the feature of the table itself"
+        )
     table = context.snapshot(handle)
     try:
         name = feature_to_drop(statement, table)

@@ -124,7 +124,7 @@ def _is_elsewhere(handle: Handle, lineage: ScanLineage) -> bool:
     """Return whether the scan's version is one of another branch, or main's, that the table where
     it is written doesn't have.
     """
-    chains = (() if handle.entry is None else handle.entry.chain, lineage.chain)
+    chains = (handle.chain, lineage.chain)
     own, scanned = chains
     shared = len([one for one, other in zip(own, scanned, strict=False) if one == other])
     return any(lineage.version > base for chain in chains for _, base in chain[shared : shared + 1])

@@ -345,6 +345,11 @@ def generate(context: Context, statement: Generate) -> None:
             f"{statement.table}: GENERATE writes manifests for other programs at once, which can't "
             "be part of a transaction; COMMIT or ROLLBACK first"
         )
+    if handle.chain:
+        raise InvalidRequest(
+            f"{statement.table}: GENERATE writes manifests for other programs into the table's "
+            "folder, where they find main's rows; run it there, after the branch is published"
+        )
     reach = context.engine.reach(handle)
     write_manifests(statement.mode, context.snapshot(handle), handle.store, reach)
 

@@ -22,11 +22,10 @@ from txlake.commit.publication import (
     publish_ratified,
     staged_path,
 )
+from txlake.commit.read_records import read_record
 from txlake.commit.rebase import Proposal, Rebase
 from txlake.commit.table_log import TableLog
 from txlake.conflict.concurrent_commit import ConcurrentCommit
-from txlake.conflict.read_set import ReadSet
-from txlake.conflict.read_set_codec import encode_read_set
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import (
@@ -113,17 +112,10 @@ def _read_records(parts: Sequence[Part]) -> dict[str, ReadRecord]:
     that existed before.
     """
     return {
-        _table_id(part.log): _read_record(part.proposal)
+        _table_id(part.log): read_record(part.proposal)
         for part in parts
         if part.proposal.base.version >= 0
     }
-
-
-def _read_record(proposal: Proposal) -> ReadRecord:
-    """Return what a proposal read that has to stay true at its level."""
-    footprint, level = proposal.footprint, proposal.level
-    read = replace(ReadSet.of(footprint), reads=footprint.reads_checked_at(level))
-    return ReadRecord(encode_read_set(read, proposal.base), level.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.commit_times import increasing_file_times
+from txlake.commit.table_branches import oldest_needed
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable
 from txlake.log.replay import sidecars_of
@@ -57,7 +58,8 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     The cut is at the beginning of a unit of time: midnight UTC by default, so that a day's
     checkpoints clean up once. Nothing is deleted if the checkpoint that begins the retained log
     isn't complete and readable. For a catalog table, versions that its open transactions read or
-    are checked against are retained, however old. Sidecars that no checkpoint names and unfinished
+    are checked against are retained, however old; for a path table, those since an open branch
+    began; on such a branch all of its versions. Sidecars that no checkpoint names and unfinished
     files of writers that were killed are deleted too, a day later. Files that a branch has from its
     parent, and a table's branches, are no part of its log here.
     """
@@ -99,14 +101,11 @@ def oldest_retained(
     Older versions may be gone already. Doesn't read the checkpoint: `clean_log` deletes nothing if
     it is damaged.
     """
-    catalog_table = log.catalog_table
     cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
     kept = oldest_retained_checkpoint(listing, cutoff)
-    if kept is None or catalog_table is None:
-        return kept
-    return oldest_retained_checkpoint(
-        listing, cutoff, catalog_table.ledger.oldest_read(catalog_table.table_id)
-    )
+    if kept is None:
+        return None
+    return oldest_retained_checkpoint(listing, cutoff, oldest_needed(log))
 
 
 def midnight(time_ms: int) -> int:

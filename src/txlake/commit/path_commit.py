@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from txlake.commit.commit_loop import CommitLoop, CommittedAttempt, ReplyLost
 from txlake.commit.membership import bypass_error, is_catalog_managed
 from txlake.commit.publication import Publication
+from txlake.commit.read_records import read_tags
 from txlake.commit.rebase import Committed, Proposal, Rebase, wait_after
 from txlake.commit.table_log import LogReading, TableLog
 from txlake.conflict.concurrent_commit import ConcurrentCommit
@@ -35,6 +36,7 @@ def commit(log: TableLog, proposal: Proposal, reading: LogReading | None = None)
     loop = CommitLoop(
         PathCommitter(log, proposal, key, reading),
         {key: Rebase(log, proposal)},
+        always_commits=frozenset() if proposal.derive is None else frozenset({key}),
         system=log.system,
         settings=log.settings,
     )
@@ -51,6 +53,7 @@ class PathCommitter:
         self._log = log
         self._proposal = proposal
         self._key = key
+        self._tags = read_tags(log, proposal)
         self._lost: int | None = None  # the version of a put that may be there, or arrive
         self._replies_lost = 0
         self._listed = self._clocks()
@@ -116,7 +119,7 @@ class PathCommitter:
 
         Raises OutcomeUnknown, and Unavailable as `_check_newest`.
         """
-        actions, snapshot = written[self._key].attempt(retries=retries)
+        actions, snapshot = written[self._key].attempt(retries=retries, tags=self._tags)
         version = snapshot.version
         match self._put(version, actions):
             case PutOutcome.CREATED:

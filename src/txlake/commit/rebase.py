@@ -8,7 +8,7 @@ docs/how-a-commit-works.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -81,6 +81,7 @@ class Proposal:
         granularity: what two transactions may not both change.
         probe: evaluates rows in doubt that are too many for the driver, or that it can't evaluate.
         row_ids: those of a commit on a branch, or that publishes one.
+        derive: returns further actions, given the version that an attempt follows.
     """
 
     base: Snapshot
@@ -92,6 +93,7 @@ class Proposal:
     granularity: Granularity = Granularity.ROW
     probe: RowProbe | None = None
     row_ids: RowIds = NO_ROW_IDS
+    derive: Callable[[Snapshot], tuple[Action, ...]] | None = None
 
 
 class Rebase:
@@ -195,7 +197,7 @@ class Rebase:
 
         Deletion vectors that were united with the winners' are written to the store. `retries`: the
         number of lost attempts; `tags` are added to the commit's own. Raises CorruptTable as
-        `commit_time`, and InvalidRequest as `assign`.
+        `commit_time`, InvalidRequest as `assign`, and what the proposal's `derive` raises.
         """
         previous, provenance = self.state, self.proposal.provenance
         version = previous.version + 1
@@ -213,6 +215,8 @@ class Rebase:
         ]
         if self.footprint.metadata is None and metadata is not previous.metadata:
             actions.insert(0, metadata)
+        if self.proposal.derive is not None:
+            actions += self.proposal.derive(previous)
         numbered = assign(
             actions,
             previous,

@@ -66,16 +66,28 @@ def reserve_ids(book: IdentityMarks, table_id: str, high_water_mark: int, table:
 
     def after(last: int | None) -> int:
         nonlocal reserved
-        reserved = max(last or 0, high_water_mark >> _BLOCK_BITS) + 1
+        reserved = block_after(last or 0, high_water_mark)
         return reserved
 
     book.advance(table_id, _BLOCK_COLUMN, after)
-    if reserved >= _BLOCKS:
+    return first_in(reserved, table)
+
+
+def block_after(last: int, high_water_mark: int) -> int:
+    """Return the number of a block of row ids after the last one that was reserved for a table, and
+    after the one with the table's high-water mark.
+    """
+    return max(last, high_water_mark >> _BLOCK_BITS) + 1
+
+
+def first_in(block: int, table: str) -> int:
+    """Return the first row id of a block. Raises UnsupportedFeature if there is no such block."""
+    if block >= _BLOCKS:
         raise UnsupportedFeature(
             f"{table}: its branches have used all {_BLOCKS:,} blocks of row ids; write on main, or "
             "turn delta.enableRowTracking off"
         )
-    return reserved << _BLOCK_BITS
+    return block << _BLOCK_BITS
 
 
 def needs_ids(

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -80,6 +80,7 @@ class TableTransaction:
         self._tables_read_elsewhere: set[str] = set()
         self._staged_state = TableSavepoint()
         self._view = self.base
+        self._derive: Callable[[Snapshot], tuple[Action, ...]] | None = None
         self._is_done = False
 
     @property
@@ -90,7 +91,7 @@ class TableTransaction:
     @property
     def has_changes(self) -> bool:
         """Whether there is anything to commit."""
-        return not self._staged_state.staged.is_empty
+        return self._derive is not None or not self._staged_state.staged.is_empty
 
     @property
     def part_summary(self) -> PartSummary:
@@ -281,6 +282,22 @@ class TableTransaction:
             then = self._with_origins(then, whole, origins or {})
         self._staged_state, self._view = then, view
 
+    def derive(
+        self,
+        actions_of: Callable[[Snapshot], tuple[Action, ...]],
+        *,
+        operation: str,
+        parameters: Mapping[str, object] | None = None,
+    ) -> None:
+        """Commit also the actions that `actions_of` returns for the version that the commit
+        follows, even if nothing is staged; what it raises is the commit's error.
+
+        They are neither checked against winners nor part of the view. `operation` and `parameters`
+        are their entry in the history, beside those of staged changes.
+        """
+        self.stage((), operation=operation, parameters=parameters)
+        self._derive = actions_of
+
     def _view_of(self, now: TableSavepoint) -> Snapshot:
         """Return the base with what is staged on top, the marks of identity columns included."""
         seen = self.base.apply(now.staged.actions)
@@ -435,6 +452,7 @@ class TableTransaction:
             granularity=self.granularity,
             probe=probe,
             row_ids=self.row_ids,
+            derive=self._derive,
         )
 
     def _tags(self) -> Mapping[str, str]:

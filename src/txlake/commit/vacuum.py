@@ -15,6 +15,7 @@ from itertools import chain
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
+from txlake.commit.table_branches import oldest_needed, open_branch_logs, remove_ended
 from txlake.commit.table_log import Commit, TableLog
 from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import InvalidRequest, TxlakeError
@@ -78,7 +79,8 @@ def plan_vacuum(
     nor other tables below.
 
     `other_lines` returns the table's logs on the lake's other branches, main's included: what
-    readers of their versions need stays too.
+    readers of their versions need stays too. So does what readers of a path table's open branches
+    need.
 
     Whatever the retention and the clocks are, files that were staged by the transactions that
     `others_open` returns stay: their names identify the transaction. So do files that open
@@ -114,8 +116,8 @@ def plan_vacuum(
     others = OpenTransactions() if others_open is None else others_open()
     read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
     # After the open transactions: one that has committed on a branch has its files there.
-    lines = other_lines()
-    read_version = _oldest_read(log)
+    lines = [*other_lines(), *open_branch_logs(log)]
+    read_version = oldest_needed(log, by_branches=False)
     if log.catalog_table is None and read_ms is not None:
         before = min(before, read_ms)
     if candidates:
@@ -125,7 +127,7 @@ def plan_vacuum(
         )
         if read_version is not None:
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))
-        elif read_ms is not None:
+        if log.catalog_table is None and read_ms is not None:
             needed = chain(needed, _removed_since(log, read_ms))
         needed = chain(needed, *(_needed_on(line, before) for line in lines))
         if any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates):
@@ -183,7 +185,7 @@ def vacuum(
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
     commit_notice(log, begin, "VACUUM START", parameters, found)
     live_again = set(_added_since(log, plan.version))
-    for line in other_lines():
+    for line in (*other_lines(), *open_branch_logs(log)):
         live_again.update(_needed_on(line, plan.before_ms))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
@@ -191,6 +193,7 @@ def vacuum(
             log.store.delete(paths[start : start + _DELETES_AT_ONCE])
         # Of writers that were killed: those that live are done within a day.
         log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
+        remove_ended(log, plan.before_ms)
     except TxlakeError:
         commit_notice(log, begin, "VACUUM END", {"status": "FAILED"}, {})
         raise
@@ -290,18 +293,12 @@ def _needed_on(line: TableLog, before_ms: int) -> Iterator[str]:
     another branch has, or the one that the branch began with, or an open transaction may read
     there.
     """
-    snapshot, read_version = line.latest(), _oldest_read(line)
-    assert read_version is not None, "a branch's versions are the catalog's"
+    snapshot, read_version = line.latest(), oldest_needed(line, by_branches=False)
+    assert read_version is not None, "a branch began with a version"
     yield from _needed(line, snapshot, before_ms, is_longer=True)
     yield from _removed_after(line, read_version, snapshot.version)
     if isinstance(line.store, BranchStore):
         yield from _live_files(line.store.url, line.snapshot(line.store.base))
-
-
-def _oldest_read(log: TableLog) -> int | None:
-    """Return the oldest version that a transaction reads or may read; None for a path table."""
-    table = log.catalog_table
-    return None if table is None else table.ledger.oldest_read(table.table_id, by_branches=False)
 
 
 def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:

@@ -30,6 +30,9 @@ from txlake.ddl.table_metadata import IN_COMMIT_TIMESTAMPS, metadata_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import ROW_TRACKING_DOMAIN, Snapshot
 from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
+from txlake.protocol.branching import DOMAIN as BRANCHES
+from txlake.protocol.branching import FEATURE as BRANCHING
+from txlake.protocol.branching import registry_of
 from txlake.protocol.clustering import DOMAIN
 from txlake.protocol.column_mapping import all_fields, map_schema
 from txlake.protocol.features import (
@@ -47,7 +50,7 @@ from txlake.sql.statements import AddFeature, DropFeature, UpgradeProtocol
 
 # By feature, the features that depend on it.
 _DEPENDENTS = {
-    "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE),
+    "domainMetadata": ("clustering", "rowTracking", CATALOG_FEATURE, BRANCHING),
     "deletionVectors": (CATALOG_MANAGED,),
     "inCommitTimestamp": (CATALOG_MANAGED,),
     "v2Checkpoint": (CATALOG_MANAGED,),
@@ -342,6 +345,17 @@ def has_row_ids(table: Snapshot) -> list[bool]:
     return has_ids
 
 
+def _without_branches(table: Snapshot) -> _Removal:
+    """Return the actions that remove the registry. Raises InvalidRequest if a branch is open."""
+    names = ", ".join(one.name for one in registry_of(table.domains, table=table.table).open)
+    if names:
+        raise InvalidRequest(
+            f"feature {BRANCHING} can't be dropped while the table has branches: {names}; PUBLISH "
+            "BRANCH or DROP BRANCH first"
+        )
+    return _Removal(table.metadata, _without_domains(BRANCHES)(table).actions)
+
+
 def _unchanged(table: Snapshot) -> _Removal:
     return _Removal(table.metadata)
 
@@ -354,6 +368,7 @@ _REMOVALS: dict[str, Callable[[Snapshot], _Removal]] = {
     "checkConstraints": _check_constraints,
     PROTECTION: _without_properties(BEFORE_VERSION),
     "clustering": _without_domains(DOMAIN),
+    BRANCHING: _without_branches,
     "columnMapping": _without_mapping,
     VECTORS: _without_vectors,
     "domainMetadata": _without_domains(),

@@ -16,6 +16,8 @@ from functools import lru_cache
 from txlake.errors import InvalidRequest, UnsupportedFeature
 from txlake.nearest import did_you_mean, nearest
 from txlake.protocol.actions import Metadata, Protocol
+from txlake.protocol.branching import CLOSED
+from txlake.protocol.branching import FEATURE as BRANCHING
 from txlake.protocol.collations import collated_columns
 from txlake.protocol.properties import (
     CONSTRAINT_PREFIX,
@@ -96,6 +98,7 @@ WRITABLE = frozenset(
     {
         "allowColumnDefaults",
         "appendOnly",
+        BRANCHING,
         CATALOG_MANAGED,
         "changeDataFeed",
         "checkConstraints",
@@ -141,6 +144,7 @@ _BY_FOLDED_NAME = {name.lower(): name for name in sorted(_KNOWN)}
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "rowTracking": ("domainMetadata",),
     "clustering": ("domainMetadata",),
+    BRANCHING: ("domainMetadata",),
     CATALOG_FEATURE: ("domainMetadata",),
     CATALOG_MANAGED: (
         "deletionVectors",
@@ -179,9 +183,16 @@ def check_writable(protocol: Protocol, metadata: Metadata, *, table: str) -> Non
     """Raise UnsupportedFeature, naming the features or versions, when `table` can't be written.
 
     An unreadable table isn't writable either. Features that are listed but not active are fine.
-    Raises CorruptTable for a schema that can't be read.
+    Raises CorruptTable for a schema that can't be read, and InvalidRequest for the closed log of a
+    branch.
     """
     check_readable(protocol, table=table)
+    if CLOSED in (protocol.writer_features or ()):
+        raise InvalidRequest(
+            f"{table}: the branch is closed: it is being published, rebased or dropped, or has "
+            "been. If the program that did so has died, do it again: PUBLISH BRANCH, REBASE BRANCH "
+            "and DROP BRANCH finish what they find"
+        )
     schema = _schema_of(metadata.schema_string, file=table)
     missing = sorted(
         name

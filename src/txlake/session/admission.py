@@ -16,9 +16,10 @@ from txlake.catalog.lookup import CatalogView, LookupRequest, Name
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout
+from txlake.protocol.branching import split_place
 from txlake.session.command import TableLock
 from txlake.session.context import Context
-from txlake.session.engine import Engine, Handle
+from txlake.session.engine import Engine, Handle, require_no_branch
 from txlake.session.view_queries import Viewed, viewed_entry
 from txlake.sql.statements import Table, TableName, TablePath
 from txlake.sql.statements.text_references import references_of
@@ -187,7 +188,7 @@ class _LockTargets:
     def path_tables(self, view: CatalogView) -> dict[Table, Handle]:
         """Return the handles of the places where the lake has no table."""
         return {
-            target.table: target.within.engine.at(target.table.location, target.table)
+            target.table: target.within.engine.at_path(target.table)
             for target in self._targets
             if isinstance(target.table, TablePath)
             and target.place is not None
@@ -205,6 +206,8 @@ class _LockTargets:
         if target.place is not None:
             entry = view.places.get(target.place)
             if entry is not None:
+                assert isinstance(table, TablePath), "only a path has a place"
+                require_no_branch(table.location)
                 yield _ResolvedLock(table, mode, entry.name, entry.database_number, entry)
             return
         assert target.name is not None
@@ -252,7 +255,8 @@ def _target(
     """
     engine = context.engine
     if not isinstance(table, TableName):
-        place = engine.at(table.location, table).store.url
+        location, _ = split_place(table.location)
+        place = engine.at(location, TablePath(location)).store.url
         return _LockTarget(table, mode, context, views, place=place)
     name = context.tables.qualified(table)
     temporary = engine.temporary_view(table) if len(table.parts) <= 2 else None

@@ -30,6 +30,7 @@ from txlake.datafiles.vectors import VectorCache
 from txlake.errors import Conflict, InvalidRequest
 from txlake.log.net_actions import Lineage, net_actions
 from txlake.log.snapshot import Snapshot
+from txlake.ports import ReadRecord
 from txlake.protocol.actions import (
     Action,
     Add,
@@ -48,13 +49,13 @@ from txlake.sql.statements import TableName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedTable:
-    """A table that a branch changed, or read for its changes.
+class NetChange:
+    """What a branch changed of a table, and read for its changes.
 
     Attributes:
-        table: the branch's table.
         base: the version that the branch began with.
-        read: what its commits read of the table.
+        records: what its commits recorded to have read of the table.
+        read: all of that.
         actions: the net changes since then; none for a table that was read only.
         marks: the last values of identity columns, by physical name.
         row_sources: what rows of new files were made of, for the change data feed.
@@ -62,14 +63,25 @@ class ChangedTable:
         commits: its commits of the table.
     """
 
-    table: BranchTable
     base: Snapshot
+    records: tuple[ReadRecord, ...]
     read: ReadSet
     actions: tuple[Action, ...]
     marks: Mapping[str, int]
     row_sources: Mapping[str, RowSources]
     row_ids: RowIds
     commits: tuple[Commit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedTable(NetChange):
+    """A table of a lake that a branch changed, or read for its changes.
+
+    Attributes:
+        table: the branch's table.
+    """
+
+    table: BranchTable
 
     @property
     def lock(self) -> TableLock:
@@ -87,8 +99,7 @@ def changed_table(
     """Return what a branch changed of a table that it began with; None if it changed and read
     nothing.
 
-    Raises InvalidRequest if the origin of a changed table was dropped, a newer txlake has committed
-    what this one can't read, and as `_row_sources`.
+    Raises InvalidRequest if the origin of a changed table was dropped, and as `net_change`.
     """
     own = table.entry
     if own.base is None or table.is_dropped or not (table.is_changed or table.reads):
@@ -106,9 +117,37 @@ def changed_table(
             f"branch {name!r}: {log.name}: a newer txlake has committed on the branch; publish it "
             "by that one"
         )
-    commits = list(log.commits(base.version, head.version))
+    commits = tuple(log.commits(base.version, head.version))
+    net = net_change(log, base, head, commits, table.reads, read, onto_branch=onto_branch)
+    return ChangedTable(
+        table=table,
+        base=net.base,
+        records=net.records,
+        read=net.read,
+        actions=net.actions,
+        marks=net.marks,
+        row_sources=net.row_sources,
+        row_ids=net.row_ids,
+        commits=net.commits,
+    )
+
+
+def net_change(
+    log: TableLog,
+    base: Snapshot,
+    head: Snapshot,
+    commits: tuple[Commit, ...],
+    records: tuple[ReadRecord, ...],
+    read: ReadSet,
+    *,
+    onto_branch: bool,
+) -> NetChange:
+    """Return what a branch changed of a table by its commits between two versions.
+
+    `onto_branch`: another branch takes it over. Raises InvalidRequest as `_row_sources`.
+    """
     every = [commit.actions for commit in commits]
-    actions = net_actions(base, head, every, timestamp_ms=on_branch.system.now_ms())
+    actions = net_actions(base, head, every, timestamp_ms=log.system.now_ms())
     sources = _row_sources(
         log,
         head,
@@ -121,15 +160,15 @@ def changed_table(
         marks = marks_of(head.schema, log.name)
         actions = tuple(action for action in actions if not isinstance(action, Metadata))
     kept = tuple(action for action in actions if not _is_owner(action))
-    return ChangedTable(
-        table=table,
+    return NetChange(
         base=base,
+        records=records,
         read=read,
         actions=kept,
         marks=marks,
         row_sources=sources,
         row_ids=ids_of(base, head, every),
-        commits=tuple(commits),
+        commits=commits,
     )
 
 
@@ -168,7 +207,7 @@ def _is_owner(action: Action) -> bool:
     return isinstance(action, DomainMetadata) and action.domain == DOMAIN
 
 
-def conflict_on_branch(conflict: Conflict, one: ChangedTable, log: TableLog, name: str) -> Conflict:
+def conflict_on_branch(conflict: Conflict, one: NetChange, log: TableLog, name: str) -> Conflict:
     """Return a conflict of a publication with the branch's commit that it is about, and with what
     to do.
 
@@ -190,9 +229,9 @@ def conflict_on_branch(conflict: Conflict, one: ChangedTable, log: TableLog, nam
     return type(conflict)(f"{before}{whose} {advice}", facts)
 
 
-def _reader_text(one: ChangedTable, log: TableLog) -> str | None:
+def _reader_text(one: NetChange, log: TableLog) -> str | None:
     """Return the first transaction of a branch that read what has changed since, in words."""
-    for each in one.table.reads:
+    for each in one.records:
         read = join_reads(decode_read_sets([each.record], one.base))
         try:
             check_read_set(log, one.base, read, parse_level(each.level))
@@ -202,7 +241,7 @@ def _reader_text(one: ChangedTable, log: TableLog) -> str | None:
     return None
 
 
-def _changer_text(one: ChangedTable, files: Collection[str]) -> str | None:
+def _changer_text(one: NetChange, files: Collection[str]) -> str | None:
     """Return the first commit of a branch that removes one of the files, whose paths are decoded,
     or rows of it, in words; without files the first that changes the table's definition; if there
     is none, the first of all.

@@ -8,7 +8,9 @@ from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, of_kind
 from txlake.catalog.names import MAIN
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.protocol.branching import branch_place, split_place
 from txlake.session.engine import Engine, Handle
+from txlake.sql.statements import TablePath
 
 WAP_BRANCH = "spark.wap.branch"
 """Iceberg's setting of a Spark session for the branch that it writes and reads."""
@@ -182,16 +184,15 @@ def branch_by_number(engine: Engine, number: int) -> BranchEntry:
 
 
 def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
-    """Return the newest version that a table of the same name has on a branch, or had at a tag.
+    """Return the newest version that a table of the same name has on a branch, or had at a tag; of
+    a path table the newest version of its own branch.
 
-    Raises InvalidRequest for a path table, if the branch or tag, or the table there, doesn't exist,
-    and if its time is over.
+    Raises InvalidRequest if the branch or tag, or the table there, doesn't exist, and if its time
+    is over.
     """
     if handle.entry is None:
-        raise InvalidRequest(
-            f"{handle.name} VERSION AS OF {name!r}: branches and tags are of tables that have a "
-            "name in the lake; give a version's number"
-        )
+        place, _ = split_place(handle.place)
+        return engine.main.at_path(TablePath(branch_place(place, name))).log.latest()
     there = engine.main
     if name.lower() != MAIN_NAME:
         found = engine.catalog.of_lake().branches.find(name)

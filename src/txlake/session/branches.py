@@ -23,6 +23,7 @@ from txlake.catalog.branch_rows import (
 from txlake.catalog.names import MAIN, NAME_LENGTH_MAX
 from txlake.commit.change import Change
 from txlake.commit.table_log import TableLog
+from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.levels import parse_level, strictest
 from txlake.conflict.locking import LockMode
 from txlake.errors import (
@@ -38,6 +39,7 @@ from txlake.protocol.actions import Add, Remove
 from txlake.protocol.file_names import BRANCHES_FOLDER
 from txlake.session.branch_changes import (
     ChangedTable,
+    NetChange,
     changed_table,
     conflict_on_branch,
     is_renamed,
@@ -354,6 +356,14 @@ def _stage(context: Context, one: ChangedTable, entry: BranchEntry) -> Handle:
     the parent.
     """
     handle = _origin_of(context, one.table)
+    stage_net_change(context, handle, one, entry.name)
+    return handle
+
+
+def stage_net_change(
+    context: Context, handle: Handle, one: NetChange, name: str
+) -> TableTransaction:
+    """Stage a branch's net changes of a table on the version that the branch began with."""
     part = context.transaction.tables.open_at(handle, one.base)
     part.row_ids = one.row_ids
     for read in one.read.reads:
@@ -364,11 +374,11 @@ def _stage(context: Context, one: ChangedTable, entry: BranchEntry) -> Handle:
     for domain in one.read.read_domains:
         part.read_domain(domain)
     if one.actions:
-        context.transaction.stage(handle, _change(one, entry))
-    return handle
+        context.transaction.stage(handle, _change(one, name))
+    return part
 
 
-def _change(one: ChangedTable, entry: BranchEntry) -> Change:
+def _change(one: NetChange, name: str) -> Change:
     """Return the change of a table."""
     actions = one.actions
     return Change(
@@ -376,7 +386,7 @@ def _change(one: ChangedTable, entry: BranchEntry) -> Change:
         actions=actions,
         identity_marks=one.marks,
         origins=one.row_sources,
-        parameters={"branch": entry.name},
+        parameters={"branch": name},
         metrics={
             "numAddedFiles": sum(isinstance(action, Add) for action in actions),
             "numRemovedFiles": sum(isinstance(action, Remove) for action in actions),

@@ -247,11 +247,11 @@ class Context:
         part, own = self.transaction.open(handle), self.transaction
         return ScanLineage(
             table=handle.name,
-            url=handle.store.url,
+            url=handle.place,
             lake=self.engine.catalog.lake_id if handle.in_lake else None,
             table_id=part.base.metadata.id if part.base.is_created else "",
             version=part.base.version,
-            chain=() if handle.entry is None else handle.entry.chain,
+            chain=handle.chain,
             transaction=own.id if own.explicit else None,
             has_own_changes=part.has_changes,
             rollbacks=own.undone,

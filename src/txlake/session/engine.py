@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from txlake.catalog import DEFAULT_DATABASE, AnyCatalog, NoCatalog, TableEntry, forked
-from txlake.catalog.branch_rows import BranchEntry
+from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry
 from txlake.catalog.name_parts import lake_names
 from txlake.catalog.names import Chain
 from txlake.commit.branch_store import BranchStore
@@ -29,6 +29,7 @@ from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import TextRules
 from txlake.ports import Store, System
+from txlake.protocol.branching import TableBranch, branch_place, registry_of, split_place
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.bounded_cache import BoundedCache
@@ -59,6 +60,16 @@ def require_outside_lake_folder(url: str) -> None:
         )
 
 
+def require_no_branch(location: str) -> None:
+    """Raise InvalidRequest for a place that names a branch, where a table's place is expected."""
+    if split_place(location)[1] is not None:
+        raise InvalidRequest(
+            f"{location}: expected the place of a table, found one with a branch. Only an existing "
+            "path table can be named with a branch of its own; branches of a lake are used by USE "
+            "BRANCH"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
     """A resolved table, or the place where a table would be created.
@@ -67,6 +78,7 @@ class Handle:
         name: as messages name it.
         entry: the catalog's entry; None for a path table.
         is_new: whether the open transaction makes the table: the catalog doesn't have it yet.
+        branch: of a path table, the branch of its registry that the log is; None for main.
     """
 
     table: Table
@@ -75,11 +87,28 @@ class Handle:
     store: Store
     entry: TableEntry | None = None
     is_new: bool = False
+    branch: TableBranch | None = None
 
     @property
     def key(self) -> str:
-        """The table's identity: the catalog's id, or the URL of a path table."""
-        return self.store.url if self.entry is None else self.entry.id
+        """The table's identity: the catalog's id, or the URL of a path table, with its branch."""
+        if self.entry is not None:
+            return self.entry.id
+        return self.store.url if self.branch is None else _branch_key(self.store.url, self.branch)
+
+    @property
+    def place(self) -> str:
+        """The table's URL, by which `Engine.find` finds a path table, with its branch."""
+        if self.branch is None:
+            return self.store.url
+        return branch_place(self.store.url, self.branch.name)
+
+    @property
+    def chain(self) -> Chain:
+        """By branch, the version that it began the table with (`TableEntry.chain`)."""
+        if self.branch is not None:
+            return ((self.branch.id, self.branch.base),)
+        return () if self.entry is None else self.entry.chain
 
     @property
     def in_lake(self) -> bool:
@@ -97,6 +126,10 @@ class Handle:
         that is addressed by its path.
         """
         return self.table.name if isinstance(self.table, TableName) else None
+
+
+def _branch_key(url: str, branch: TableBranch) -> str:
+    return branch_place(url, branch.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,11 +479,42 @@ class Engine:
         With an `entry` the handle has the entry's name, and the catalog decides the table's
         versions. `is_new`: the transaction creates the table.
         """
+        require_no_branch(location)
         store = self.store_of(location, () if entry is None else entry.chain)
         name = str(table) if isinstance(table, TableName) else store.url
         key = store.url
         if entry is not None:
             name, key = str(TableName((entry.database, entry.name))), entry.id
+        log = self._log_of(key, name, store, table, entry)
+        return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
+
+    def at_branch(self, main: Handle, branch: TableBranch) -> Handle:
+        """Return the handle of a path table on a branch of its registry; nothing is read."""
+        table = TablePath(branch_place(main.store.url, branch.name))
+        store = BranchStore(main.store, branch.id, branch.base)
+        log = self._log_of(_branch_key(main.store.url, branch), table.location, store, table, None)
+        return Handle(table=table, name=table.location, log=log, store=store, branch=branch)
+
+    def at_path(self, table: TablePath) -> Handle:
+        """Return the handle of the path table at a place, on the branch that the place names.
+
+        A branch is looked up in the table's newest version. Raises InvalidRequest if there is no
+        such branch, or no table.
+        """
+        place, name = split_place(table.location)
+        if name is None:
+            return self.at(place, table)
+        main = self.at(place, TablePath(place))
+        if name.lower() == MAIN_NAME:
+            return main
+        return self.at_branch(
+            main, registry_of(main.log.latest().domains, table=main.name).require(name)
+        )
+
+    def _log_of(
+        self, key: str, name: str, store: Store, table: Table, entry: TableEntry | None
+    ) -> TableLog:
+        """Return the log in a store from the cache, or a new one."""
         with self._lock:
             log = self._logs.get(key)
             if log is None or log.name != name:  # a table may have been renamed
@@ -465,7 +529,7 @@ class Engine:
                     ),
                 )
                 self._logs.put(key, log)
-        return Handle(table=table, name=name, log=log, store=store, entry=entry, is_new=is_new)
+        return log
 
     def _governed(self, entry: TableEntry | None) -> CatalogTable | None:
         return None if entry is None else CatalogTable(self.catalog.ledger, entry.id)
@@ -491,13 +555,16 @@ class Engine:
 
         A path always has a handle, whether or not a table exists there; if it is the place of a
         lake's table, the handle is that table's. Raises InvalidRequest for a name of another
-        catalog, and for a path in a lake's own folder.
+        catalog, for a path in a lake's own folder, and as `at_path`.
         """
         if isinstance(table, TablePath):
-            handle = self.at(table.location, table)
+            handle = self.at_path(table)
             require_outside_lake_folder(handle.store.url)
             entry = self.catalog.at_place(handle.store.url)
-            return handle if entry is None else self.at(table.location, table, entry)
+            if entry is None:
+                return handle
+            require_no_branch(table.location)
+            return self.at(table.location, table, entry)
         entry = self.catalog.find(*self.qualified(table, database))
         if entry is not None and entry.head is None and not self.catalog.is_lake:
             return self.at(entry.location, table)  # another system's name for a path table

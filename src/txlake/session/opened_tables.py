@@ -178,7 +178,7 @@ class OpenedTables:
         Its plain reads then count as reads for writes.
         """
         for handle, part in self:
-            if handle.store.url == url:
+            if handle.place == url:
                 part.promote_plain_reads()
 
     def read_frame(self, handle: Handle, shown: Snapshot, read: Read) -> None:

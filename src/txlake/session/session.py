@@ -21,6 +21,7 @@ from txlake.conflict.levels import Level
 from txlake.conflict.locking import LockMode
 from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
+from txlake.protocol.branching import split_place
 from txlake.session.admission import admit
 from txlake.session.branch_use import (
     Line,
@@ -402,7 +403,8 @@ class Session:
         table = getattr(statement, "table", None)
         if not isinstance(table, TablePath):
             return False
-        return is_far(self.engine.at(table.location, table).store)
+        place, _ = split_place(table.location)
+        return is_far(self.engine.at(place, TablePath(place)).store)
 
     def _run(
         self,

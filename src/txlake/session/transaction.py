@@ -29,7 +29,7 @@ from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.parallel import is_far
 from txlake.commit.part_states import PartSummary
 from txlake.commit.rebase import Proposal, check_now, check_reads
-from txlake.commit.row_tracking import reserve_ids
+from txlake.commit.row_tracking import first_in, reserve_ids
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.context import RowProbe
@@ -468,6 +468,8 @@ class Transaction:
         if path_tables:
             [(handle, part)] = path_tables
             self.registration.require_open()
+            if handle.branch is not None and part.needs_row_ids:
+                part.row_ids = replace(part.row_ids, first=_first_row_id(handle))
             part.read_elsewhere(other for key, other in summaries.items() if key != handle.key)
             part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             return None
@@ -651,6 +653,22 @@ class Transaction:
             name = type(cause).__name__
             self.cause = f"{name}: {first_line:.200}" if first_line else name
             self._fail_as(State.FAILED, cause)
+
+
+def _first_row_id(handle: Handle) -> int:
+    """Return the first row id of a path table's branch.
+
+    Raises InvalidRequest if another engine has created it, and as `first_in`.
+    """
+    assert handle.branch is not None, "main's ids follow its mark"
+    block = handle.branch.row_id_block
+    if block is None:
+        raise InvalidRequest(
+            f"{handle.name}: the table tracks rows, and the branch was created by an engine that "
+            "keeps no row ids apart for it: main might give the same to others. Create a branch "
+            "here, or turn delta.enableRowTracking off"
+        )
+    return first_in(block, handle.name)
 
 
 def _not_alone(first: str, second: str) -> InvalidRequest:

@@ -21,6 +21,7 @@ from txlake.sql.statements import (
     LakeInstant,
     PublishBranch,
     RebaseBranch,
+    Table,
     UseBranch,
 )
 from txlake.sql.statements.branches import MAIN, branch_name
@@ -46,13 +47,22 @@ def at_branch(cursor: Cursor) -> bool:
 
 
 def create_branch(cursor: Cursor) -> CreateBranch:
-    """Parse BRANCH [IF NOT EXISTS] b [FROM BRANCH a] [AT ...] [RETAIN n DAYS], after CREATE.
+    """Parse BRANCH [IF NOT EXISTS] b [FROM BRANCH a] [AT ...] [RETAIN n DAYS], after CREATE, or
+    BRANCH [IF NOT EXISTS] b FOR TABLE t.
 
     The clauses may have any order. FROM BRANCH and AT together name the branch as it was then.
     """
     cursor.expect("BRANCH")
     if_not_exists = cursor.accept("IF", "NOT", "EXISTS")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
+    if table is not None:
+        if not cursor.at_end:
+            cursor.refuse(
+                "a branch of one table begins at its newest version, and is kept until it is "
+                "published or dropped: expected the end of the statement"
+            )
+        return CreateBranch(name=name, if_not_exists=if_not_exists, table=table)
     origin: str | None = None
     at: LakeInstant | None = None
     retain_ms: int | None = None
@@ -100,47 +110,55 @@ def use_branch(cursor: Cursor) -> UseBranch:
 
 
 def describe_branch(cursor: Cursor) -> DescribeBranch:
-    """Parse BRANCH b, after DESCRIBE."""
+    """Parse BRANCH b [FOR TABLE t], after DESCRIBE."""
     cursor.expect("BRANCH")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
     if not cursor.at_end:
-        cursor.fail("the end of the statement (DESCRIBE TABLE branch c is for a table's column)")
-    return DescribeBranch(name)
+        cursor.fail(
+            "FOR TABLE or the end of the statement (DESCRIBE TABLE branch c is for a table's "
+            "column)"
+        )
+    return DescribeBranch(name, table)
 
 
 def explain_publish(cursor: Cursor) -> ExplainPublish:
-    """Parse EXPLAIN PUBLISH BRANCH b."""
+    """Parse EXPLAIN PUBLISH BRANCH b [FOR TABLE t]."""
     cursor.expect("EXPLAIN", "PUBLISH", "BRANCH")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
     cursor.expect_end()
-    return ExplainPublish(name)
+    return ExplainPublish(name, table)
 
 
 def publish(cursor: Cursor) -> PublishBranch:
-    """Parse PUBLISH BRANCH b [AS TRANSACTION]."""
+    """Parse PUBLISH BRANCH b [FOR TABLE t] [AS TRANSACTION]."""
     cursor.expect("PUBLISH", "BRANCH")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
     if not cursor.accept("AS", "TRANSACTION") and not cursor.at_end:
-        cursor.fail("AS TRANSACTION or the end of the statement")
+        cursor.fail("FOR TABLE, AS TRANSACTION or the end of the statement")
     cursor.expect_end()
-    return PublishBranch(name)
+    return PublishBranch(name, table)
 
 
 def rebase(cursor: Cursor) -> RebaseBranch:
-    """Parse REBASE BRANCH b."""
+    """Parse REBASE BRANCH b [FOR TABLE t]."""
     cursor.expect("REBASE", "BRANCH")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
     cursor.expect_end()
-    return RebaseBranch(name)
+    return RebaseBranch(name, table)
 
 
 def drop_branch(cursor: Cursor) -> DropBranch:
-    """Parse BRANCH [IF EXISTS] b, after DROP."""
+    """Parse BRANCH [IF EXISTS] b [FOR TABLE t], after DROP."""
     cursor.expect("BRANCH")
     if_exists = cursor.accept("IF", "EXISTS")
     name = _own_name(cursor, _BRANCH)
+    table = for_table(cursor)
     cursor.expect_end()
-    return DropBranch(name, if_exists)
+    return DropBranch(name, if_exists, table)
 
 
 def drop_tag(cursor: Cursor) -> DropTag:
@@ -150,6 +168,11 @@ def drop_tag(cursor: Cursor) -> DropTag:
     name = _own_name(cursor, _TAG)
     cursor.expect_end()
     return DropTag(name, if_exists)
+
+
+def for_table(cursor: Cursor) -> Table | None:
+    """Parse FOR TABLE t, the path table whose branch is meant; None without it."""
+    return cursor.table() if cursor.accept("FOR", "TABLE") else None
 
 
 def _own_name(cursor: Cursor, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from txlake.sql.branches import at_branch, describe_branch, use_branch
+from txlake.sql.branches import at_branch, describe_branch, for_table, use_branch
 from txlake.sql.clauses import QUERY_WORDS, database, property_key, rest_query
 from txlake.sql.cursor import Cursor
 from txlake.sql.descriptions import description
@@ -36,6 +36,7 @@ def show(cursor: Cursor) -> Statement:
     """Parse SHOW; SHOW FUNCTIONS, USER, SYSTEM and ALL are commands for Spark."""
     cursor.expect("SHOW")
     statement: Statement
+    table: Table | None
     if cursor.accept("TABLES", "DROPPED"):
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         limit = _limit(cursor) if cursor.accept("LIMIT") else None
@@ -68,7 +69,8 @@ def show(cursor: Cursor) -> Statement:
         name = database(cursor) if cursor.accept_any("FROM", "IN") else None
         statement = ShowViews(name, _pattern(cursor))
     elif cursor.accept("BRANCHES"):
-        statement = ShowBranches(_pattern(cursor))
+        table = for_table(cursor)
+        statement = ShowBranches(_pattern(cursor), table)
     elif cursor.accept("TAGS"):
         statement = ShowTags(_pattern(cursor))
     elif cursor.accept("TRANSACTION_ISOLATION") or cursor.accept(*_ISOLATION):

@@ -20,10 +20,12 @@ from txlake.commit.membership import (
     catalog_required_error,
     is_open,
 )
+from txlake.commit.table_branches import branches_in
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.ports import NewTable
+from txlake.protocol.branching import DOMAIN as BRANCHES
 from txlake.session.catalog_access import handle_entry, transaction_of
 from txlake.session.engine import Engine, Handle
 from txlake.session.membership.drop_note import note_path
@@ -192,8 +194,18 @@ def _add_to_lake(
 
 
 def write_owner(handle: Handle, owner: Membership) -> int:
-    """Commit the owner to the table's own log, and return the version of that commit."""
+    """Commit the owner to the table's own log, and return the version of that commit.
+
+    Raises InvalidRequest if the table has open branches of its own.
+    """
     commit = TableTransaction(handle.log, handle.log.latest())
+    commit.read_domain(BRANCHES)
+    names = ", ".join(one.name for one in branches_in(commit.view).open)
+    if names:
+        raise InvalidRequest(
+            f"{handle.name} has branches of its own, which a table of a lake can't have: {names}; "
+            "PUBLISH BRANCH or DROP BRANCH ... FOR TABLE first"
+        )
     commit.stage(
         attach_actions(owner, commit.view), operation=ATTACH, parameters={"name": owner.name}
     )

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from txlake.errors import InvalidRequest
+from txlake.sql.statements.names import Table
 
 MAIN = "main"
 """The name of the lake's tables without any branch, wherever the name of a branch may stand."""
@@ -66,9 +67,12 @@ class LakeInstant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateBranch:
-    """CREATE BRANCH [IF NOT EXISTS] name [FROM BRANCH origin] [AT ...] [RETAIN n DAYS].
+    """CREATE BRANCH [IF NOT EXISTS] name [FROM BRANCH origin] [AT ...] [RETAIN n DAYS], or
+    CREATE BRANCH [IF NOT EXISTS] name FOR TABLE table.
 
     Attributes:
+        table: the path table of which it is a branch; None for a branch of the lake. So in the
+            other statements on branches.
         origin: the branch to fork from, or MAIN; None for the session's current one.
         at: the instant of the origin to fork from; None for the newest.
         retain_ms: how long the branch is kept, in milliseconds; None for the default.
@@ -79,6 +83,7 @@ class CreateBranch:
     at: LakeInstant | None = None
     retain_ms: int | None = None
     if_not_exists: bool = False
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,45 +95,55 @@ class UseBranch:
 
 @dataclass(frozen=True, slots=True)
 class ShowBranches:
-    """SHOW BRANCHES [[LIKE] 'pattern']."""
+    """SHOW BRANCHES [FOR TABLE table] [[LIKE] 'pattern']."""
 
     pattern: str | None = None
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeBranch:
-    """DESCRIBE BRANCH name: what the branch has changed, a row for each table."""
+    """DESCRIBE BRANCH name [FOR TABLE table]: what the branch has changed, a row for each table."""
 
     name: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainPublish:
-    """EXPLAIN PUBLISH BRANCH name: what would conflict if the branch were published now."""
+    """EXPLAIN PUBLISH BRANCH name [FOR TABLE table]: what would conflict if the branch were
+    published now.
+    """
 
     name: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PublishBranch:
-    """PUBLISH BRANCH name [AS TRANSACTION]."""
+    """PUBLISH BRANCH name [FOR TABLE table] [AS TRANSACTION]."""
 
     name: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RebaseBranch:
-    """REBASE BRANCH name: take in what its origin has committed since the fork."""
+    """REBASE BRANCH name [FOR TABLE table]: take in what its origin has committed since the
+    fork.
+    """
 
     name: str
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DropBranch:
-    """DROP BRANCH [IF EXISTS] name."""
+    """DROP BRANCH [IF EXISTS] name [FOR TABLE table]."""
 
     name: str
     if_exists: bool = False
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ MEMBERS: dict[type, dict[str, str | None]] = {
         "drop": "",
         "explain_publish": "",
         "name": None,
-        "publish": "",
+        "publish": "*, per_table=False",
         "rebase": "",
     },
     txlake.Transaction: {

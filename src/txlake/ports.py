@@ -302,7 +302,7 @@ class Ratification:
     Attributes:
         transaction_id: the requesting transaction; it is ratified once, and its locks and its lease
             end with that.
-        commits: at most one version of each table.
+        commits: the next versions of tables, several of one in their order.
         unchanged: by table id, the head that a table which was read must still have.
         names: changes of the catalog, in order, before the commits.
         reads: on a branch, by table id, what the transaction read, to be kept.

@@ -50,6 +50,24 @@ def test_all_of_it_is_true_at_one_instant(user: User) -> None:
     assert ledger.version_at("nowhere", 3) is None
 
 
+def test_several_versions_of_a_table_are_true_at_one_instant(user: User) -> None:
+    ledger = user.catalog.ledger
+    user.create("a", "b")
+    late = user.ratify(version("a", 2), version("a", 3), version("b", 1))
+    assert late == HeadsMoved(heads={"a": 0})
+    made = user.write(version("a", 1), version("a", 2), version("a", 3), version("b", 1))
+    assert made.sequence == 2
+    every = tuple(version("a", each) for each in range(4))
+    assert ledger.head("a") == Head(version=3, pending=every)
+    assert [ledger.version_at("a", sequence) for sequence in (1, 2)] == [0, 3]
+    assert [(one.table_id, one.version) for one in ledger.newest_commits(4)] == [
+        ("a", 3),
+        ("a", 2),
+        ("a", 1),
+        ("b", 1),
+    ]
+
+
 def test_later_instants_have_later_times(user: User) -> None:
     times = [user.create(name).time_ms for name in ("a", "b", "c")]
     assert times == sorted(times)

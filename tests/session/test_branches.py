@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -14,12 +14,14 @@ import sqlalchemy as sa
 from tests.session.offline import Offline
 from txlake.catalog.branch_rows import BranchTable
 from txlake.catalog.branches import Branches
+from txlake.catalog.commits import CommitLedger
 from txlake.catalog.relations import branches
 from txlake.commands import HANDLERS
 from txlake.commit import vacuum
+from txlake.commit.commit_info import GROUP
 from txlake.commit.membership import membership_of
 from txlake.commit.notice_commit import commit_notice
-from txlake.commit.table_log import TableLog
+from txlake.commit.table_log import Commit, TableLog
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -32,7 +34,9 @@ from txlake.errors import (
     Unavailable,
 )
 from txlake.log.snapshot import Snapshot
+from txlake.ports import Ratification
 from txlake.protocol.deletion_vectors import vector_path
+from txlake.session.branch_changes import BRANCH_TAG
 from txlake.session.branches import drop_expired, explain_publish
 from txlake.session.command import AsRows
 from txlake.session.engine import Engine
@@ -1150,6 +1154,88 @@ def test_identity_values_are_given_once(lake: Lake) -> None:
     lake.do("DROP BRANCH y; PUBLISH BRANCH x; INSERT INTO i (v) VALUES (9)")
     keys = [row[0] for row in lake.rows("SELECT k FROM i")]
     assert len(keys) == len(set(keys)) == 6
+
+
+def history(lake: Lake, name: str, first: int, session: Session | None = None) -> list[Commit]:
+    """The commits of a table from a version on."""
+    engine = (session or lake.session).engine
+    entry = engine.catalog.find("default", name)
+    assert entry is not None
+    log = engine.at_entry(entry).log
+    return list(log.commits(first - 1, log.latest().version))
+
+
+def operations(commits: Sequence[Commit]) -> list[str | None]:
+    return [None if one.info is None else one.info.text("operation") for one in commits]
+
+
+def test_a_table_gets_the_versions_of_the_branch(lake: Lake) -> None:
+    """One by one, at one instant, where nobody else has changed it; else the net changes."""
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (9, 9); UPDATE t SET v = 0 WHERE id = 1", x)
+    lake.do("ALTER TABLE t ADD COLUMN w INT; DELETE FROM t WHERE id = 9", x)
+    lake.do("INSERT INTO u VALUES (2, 2); INSERT INTO u VALUES (3, 3)", x)
+    ours = [files_of(lake, version, x) for version in range(2, 6)]
+    lake.do("INSERT INTO u VALUES (4, 4)")
+    before = lake.catalog.ledger.sequence()
+    lake.do("PUBLISH BRANCH x PER TABLE")
+    assert lake.catalog.ledger.sequence() == before + 1
+    made = history(lake, "t", 2)
+    assert operations(made) == ["WRITE", "UPDATE", "ADD COLUMNS", "DELETE"]
+    assert operations(history(lake, "u", 2)) == ["WRITE", "PUBLISH BRANCH"]
+    tags = [one.info.values["tags"] for one in made if one.info is not None]
+    assert [cast("dict[str, str]", tag)[BRANCH_TAG] for tag in tags] == ["x"] * 4
+    assert len({cast("dict[str, str]", tag)[GROUP] for tag in tags}) == 1
+    assert [files_of(lake, version) for version in range(2, 6)] == ours
+    assert lake.rows("SELECT id, v FROM t") == [(1, 0), (2, 2), (3, 3), (4, 4)]
+    assert lake.rows("SELECT id FROM u") == [(1,), (2,), (3,), (4,)]
+    lake.do("INSERT INTO t VALUES (5, 5, 5)")
+    fresh = Offline(lake.place, lake.catalog)
+    entry = fresh.engine.catalog.find("default", "t")
+    assert entry is not None
+    assert fresh.engine.at_entry(entry).log.latest().version == 6
+
+
+def files_of(lake: Lake, version: int, session: Session | None = None) -> set[str]:
+    """The data files of a version of t."""
+    return lake.files_at(TimeTravel(version=version), session)
+
+
+def test_a_commit_that_comes_between_makes_it_one_version(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt to commit the branch's versions finds them taken."""
+    x = lake.on("x")
+    lake.do("INSERT INTO t VALUES (8, 8); INSERT INTO t VALUES (9, 9)", x)
+    ratify = CommitLedger.ratify
+
+    def late(self: CommitLedger, request: Ratification) -> object:
+        monkeypatch.undo()
+        lake.do("INSERT INTO t VALUES (7, 7)")
+        return ratify(self, request)
+
+    monkeypatch.setattr(CommitLedger, "ratify", late)
+    lake.do("PUBLISH BRANCH x PER TABLE")
+    assert operations(history(lake, "t", 2)) == ["WRITE", "PUBLISH BRANCH"]
+    assert [row[0] for row in lake.rows("SELECT id FROM t WHERE id > 6")] == [7, 8, 9]
+
+
+def test_versions_are_published_through_another_branch(lake: Lake) -> None:
+    """Which is judged by what they read, and knows where their rows are from."""
+    x = lake.on("x")
+    lake.do("CREATE BRANCH y FROM BRANCH x")
+    y = lake.on("y", create=False)
+    lake.do("UPDATE t SET v = 0 WHERE v > 3; DELETE FROM t WHERE id = 1", y)
+    lake.do("PUBLISH BRANCH y PER TABLE")
+    assert operations(history(lake, "t", 2, x)) == ["UPDATE", "DELETE"]
+    lake.do("UPDATE t SET v = 6 WHERE id = 2")
+    with pytest.raises(ConcurrentAppendException, match=r"it concerns version 2 \(UPDATE\)"):
+        lake.do("PUBLISH BRANCH x PER TABLE")
+    lake.do("DROP BRANCH x")
+    z = lake.on("z")
+    lake.do("DELETE FROM t WHERE id = 1; DELETE FROM t WHERE id = 2", z)
+    lake.do("PUBLISH BRANCH z PER TABLE")
+    assert operations(history(lake, "t", 3)) == ["DELETE", "DELETE"]
 
 
 def explained(lake: Lake, name: str) -> dict[str, str]:

@@ -161,7 +161,7 @@ def branch_tables(connection: Connection, number: int) -> list[BranchTable]:
         sa.select(branch_reads, commits.c.version)
         .select_from(branch_reads.outerjoin(commits, is_its_commit))
         .where(is_read)
-        .order_by(branch_reads.c.sequence)
+        .order_by(branch_reads.c.sequence, commits.c.version)
     )
     reads: dict[str, list[ReadRecord]] = {}
     for row in connection.execute(query):

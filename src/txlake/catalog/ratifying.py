@@ -339,10 +339,9 @@ class _Batch:
         """Return the present heads of the tables whose head isn't the one that the request
         expects.
         """
-        expected = {
-            **unchanged,
-            **{commit.table_id: commit.version - 1 for commit in table_commits},
-        }
+        expected = dict(unchanged)
+        for commit in reversed(table_commits):
+            expected[commit.table_id] = commit.version - 1
         heads = {table_id: self._tables[table_id].head for table_id in expected}
         return {
             table_id: head

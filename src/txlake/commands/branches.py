@@ -186,7 +186,7 @@ def _publish(scope: ControlScope, statement: PublishBranch) -> Answer:
     if statement.table is not None:
         table_branches.publish(scope.session, statement.table, statement.name)
         return nothing
-    publish(scope.session, statement.name)
+    publish(scope.session, statement.name, per_table=statement.per_table)
     return nothing
 
 

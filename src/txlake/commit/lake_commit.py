@@ -39,7 +39,7 @@ from txlake.ports import (
     TableCommit,
     TurnTaken,
 )
-from txlake.protocol.actions import encode_actions
+from txlake.protocol.actions import Action, CommitInfo, encode_actions
 from txlake.protocol.features import CATALOG_FEATURE
 from txlake.protocol.file_names import StagedCommit, commit_path, log_path
 from txlake.settings import AFTER_ANSWER, Settings
@@ -218,44 +218,51 @@ class LakeCommitter:
     # One attempt
 
     def _attempts(self, written: Mapping[str, Rebase], *, retries: int) -> list[_Attempt]:
-        """Return the staged next version of each table. What was staged is deleted if one of them
-        fails.
+        """Return the staged next versions of the tables, several of one in their order. What was
+        staged is deleted if one of them fails.
         """
         made: list[_Attempt] = []
         group = group_tag(self._transaction_id, written.keys())
         try:
             for table_id, following in written.items():
-                made.append(self._attempt(table_id, following, group, retries))
+                for actions, after in self._versions(following, group, retries):
+                    made.append(self._attempt(table_id, following, actions, after))
         except Exception:
             self._drop(made)
             raise
         return made
 
-    def _attempt(
-        self, table_id: str, following: Rebase, group: Mapping[str, str], retries: int
-    ) -> _Attempt:
-        """Return the staged next version of a table. Raises InvalidRequest if the table was
-        detached.
+    def _versions(
+        self, following: Rebase, tags: Mapping[str, str], retries: int
+    ) -> Sequence[tuple[tuple[Action, ...], Snapshot]]:
+        """Return the actions of a table's next versions, each with the table after it: one, or a
+        line of commits.
         """
-        actions, snapshot = following.attempt(retries=retries, tags=group)
-        before = snapshot if following.state.version < 0 else following.state
+        return list(following.line(tags)) or [following.attempt(retries=retries, tags=tags)]
+
+    def _attempt(
+        self, table_id: str, following: Rebase, actions: Sequence[Action], after: Snapshot
+    ) -> _Attempt:
+        """Return a staged version of a table. Raises InvalidRequest if the table was detached."""
+        before = after if following.state.version < 0 else following.state
         if not is_catalog_managed(before.protocol):
             raise InvalidRequest(
                 f"{following.log.name}: version {before.version} isn't held by the lake's catalog: "
                 f"it lacks the table feature {CATALOG_FEATURE}. The table was detached, and is "
                 "written by its place now"
             )
+        info = next((each for each in actions if isinstance(each, CommitInfo)), CommitInfo({}))
         content = encode_actions(actions)
         commit = stage_commit(
             following.log,
             table_id=table_id,
-            version=snapshot.version,
+            version=after.version,
             content=content,
-            operation=following.proposal.provenance.operation,
+            operation=info.text("operation"),
             # Others have to find what isn't published yet, and the folder where they stage theirs.
-            always_staged=is_open(snapshot.protocol),
+            always_staged=is_open(after.protocol),
         )
-        return _Attempt(following, commit, content, snapshot)
+        return _Attempt(following, commit, content, after)
 
     def _ratify(
         self, made: Sequence[_Attempt], unchanged: Mapping[str, int]
@@ -288,15 +295,19 @@ class LakeCommitter:
         require_versions_free([(one.following.log, one.commit.version) for one in made])
 
     def _publish(self, made: Sequence[_Attempt], ratified: Ratified) -> Publication:
-        """Publish the commits; a failure is logged, not raised."""
+        """Publish the commits; a failure is logged, not raised.
+
+        Of several versions of a table the last one's publication brings the others.
+        """
+        last = {one.commit.table_id: one for one in made}
         newest = [
             RatifiedCommit(
                 one.following.log.store,
                 one.whole,
                 one.following.log.name,
-                ratified.published.get(one.commit.table_id),
+                ratified.published.get(table_id),
             )
-            for one in made
+            for table_id, one in last.items()
         ]
         publication = publish_ratified(
             self._ledger,

@@ -41,7 +41,7 @@ from txlake.errors import InvalidRequest
 from txlake.log.files import canonical_path
 from txlake.log.snapshot import Snapshot
 from txlake.ports import System
-from txlake.protocol.actions import Action, Add, Cdc, Metadata, Remove
+from txlake.protocol.actions import Action, Add, Cdc, CommitInfo, Metadata, Remove
 from txlake.protocol.identity import metadata_with_marks
 from txlake.settings import RetrySettings
 
@@ -82,6 +82,8 @@ class Proposal:
         probe: evaluates rows in doubt that are too many for the driver, or that it can't evaluate.
         row_ids: those of a commit on a branch, or that publishes one.
         derive: returns further actions, given the version that an attempt follows.
+        line: commits that lead from the base to what is proposed; they are committed one by one
+            instead if the table still has the version that was read.
     """
 
     base: Snapshot
@@ -94,6 +96,7 @@ class Proposal:
     probe: RowProbe | None = None
     row_ids: RowIds = NO_ROW_IDS
     derive: Callable[[Snapshot], tuple[Action, ...]] | None = None
+    line: tuple[tuple[Action, ...], ...] = ()
 
 
 class Rebase:
@@ -240,6 +243,22 @@ class Rebase:
         after = previous.apply(every, version=version, timestamp_ms=now_ms)
         return every, after
 
+    def line(self, tags: Mapping[str, str]) -> Iterator[tuple[tuple[Action, ...], Snapshot]]:
+        """Yield the actions of each commit of the proposal's line, and the table after it.
+
+        Nothing if the table has got another version than the one that was read. `tags` are added to
+        each commit's own.
+        """
+        after = self.state
+        for actions in self.proposal.line if after.version == self.proposal.base.version else ():
+            every = tuple(
+                _with_tags(action, tags) if isinstance(action, CommitInfo) else action
+                for action in actions
+            )
+            now_ms = self.log.system.now_ms()
+            after = after.apply(every, version=after.version + 1, timestamp_ms=now_ms)
+            yield every, after
+
     def _with_marks(self, metadata: Metadata) -> Metadata:
         """Return the metadata with the marks of generated values, if its own are behind."""
         return metadata_with_marks(metadata, self.proposal.identity_marks, self.log.name)
@@ -278,6 +297,11 @@ class Rebase:
             for file in footprint.added
         )
         return replace(footprint, added=added, unwritten={})
+
+
+def _with_tags(info: CommitInfo, tags: Mapping[str, str]) -> CommitInfo:
+    own = info.values.get("tags")
+    return CommitInfo({**info.values, "tags": {**(own if isinstance(own, dict) else {}), **tags}})
 
 
 def check_reads(log: TableLog, proposal: Proposal) -> None:

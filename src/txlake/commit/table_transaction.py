@@ -49,6 +49,7 @@ class TableTransaction:
         base: the snapshot that it reads; version -1 if there is no table yet.
         drawn: the identity values that were drawn without the catalog.
         row_ids: which row ids its commit hands out or keeps; set where a branch takes part.
+        line: as in `Proposal`; set where a branch is published by its own commits.
         reading: of the log, begun when the transaction began with the version that was known.
 
     `states_marks`: its metadata comes from an engine, which may rely on the high-water marks that
@@ -69,6 +70,7 @@ class TableTransaction:
         self.drawn = LocalIdentities()
         self.reading: LogReading | None = None
         self.row_ids = NO_ROW_IDS
+        self.line: tuple[tuple[Action, ...], ...] = ()
         self._requested_level = level
         self._requested_granularity = granularity
         self._states_marks = states_marks
@@ -453,6 +455,7 @@ class TableTransaction:
             probe=probe,
             row_ids=self.row_ids,
             derive=self._derive,
+            line=self.line,
         )
 
     def _tags(self) -> Mapping[str, str]:

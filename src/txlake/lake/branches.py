@@ -31,9 +31,12 @@ class Branch(LakeSession):
         """The branch's name."""
         return self._name
 
-    def publish(self) -> None:
+    def publish(self, *, per_table: bool = False) -> None:
         """Let the lake, or the branch that this one was made from, have all of its changes at one
         instant. The branch ends with that, and this session works on what it was published to.
+
+        Each table gets one version with the net changes. With `per_table` a table that nobody else
+        has changed since the branch began gets the branch's versions one by one.
 
         Raises:
             Conflict: commits since the branch began conflict with it; nothing is changed.
@@ -41,7 +44,7 @@ class Branch(LakeSession):
                 from it, or a table or name isn't what it was when the branch began.
             Unavailable: another session committed on the branch meanwhile; publish again.
         """
-        publish(self._session, self._name)
+        publish(self._session, self._name, per_table=per_table)
         self._session.leave_branch()
 
     def explain_publish(self) -> DataFrame:

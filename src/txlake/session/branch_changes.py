@@ -17,7 +17,7 @@ from txlake.commit.merge_actions import StagedChanges
 from txlake.commit.net_changes import DELETE, INSERT, POSTIMAGE, CountRows, net_counts
 from txlake.commit.rebase import check_read_set
 from txlake.commit.row_origins import RowSources, without_vectors
-from txlake.commit.row_sources_codec import KnownSources, known_sources
+from txlake.commit.row_sources_codec import ROW_SOURCES_TAG, KnownSources, known_sources
 from txlake.commit.row_tracking import RowIds, ids_of
 from txlake.commit.table_log import Commit, TableLog
 from txlake.conflict.adoption import only_moves_marks
@@ -46,6 +46,9 @@ from txlake.session.change_files import rows_of
 from txlake.session.command import TableLock
 from txlake.session.engine import Engine
 from txlake.sql.statements import TableName
+
+BRANCH_TAG = "txlake.branch"
+"""The tag of a commit that was made on a branch of this name, and was published as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,31 @@ class ChangedTable(NetChange):
         defines = any(isinstance(action, Metadata | Protocol) for action in self.actions)
         mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
         return TableName((origin.database, origin.name)), mode
+
+    def line(self, name: str, *, onto_branch: bool) -> tuple[tuple[Action, ...], ...]:
+        """Return the actions of the commits as another line has them, with the branch's name.
+
+        `onto_branch`: another branch gets them, which needs the sources of rows too.
+        """
+        return tuple(
+            tuple(
+                _with_name(action, name, keeps_sources=onto_branch)
+                if isinstance(action, CommitInfo)
+                else action
+                for action in commit.actions
+                if not _is_owner(action)
+            )
+            for commit in self.commits
+        )
+
+
+def _with_name(info: CommitInfo, name: str, *, keeps_sources: bool) -> CommitInfo:
+    """Return the commitInfo with the tag of the branch that made the commit."""
+    own = info.values.get("tags")
+    tags: dict[str, object] = dict(own) if isinstance(own, dict) else {}
+    if not keeps_sources:
+        tags.pop(ROW_SOURCES_TAG, None)
+    return CommitInfo({**info.values, "tags": {**tags, BRANCH_TAG: name}})
 
 
 def changed_table(

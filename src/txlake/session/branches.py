@@ -82,8 +82,11 @@ class Judged:
     conflict: TxlakeError | None
 
 
-def publish(session: Session, name: str) -> None:
+def publish(session: Session, name: str, *, per_table: bool = False) -> None:
     """Publish a branch: its parent gets all of its changes at one instant, and the branch ends.
+
+    `per_table`: a table that has the version that the branch began with gets the branch's versions
+    one by one, instead of one with the net changes.
 
     Raises:
         Conflict: the parent's commits since the branch began conflict with it; nothing is changed.
@@ -94,7 +97,8 @@ def publish(session: Session, name: str) -> None:
     _refuse_in_transaction(session, f"PUBLISH BRANCH {name}")
     entry = require_branch(session.engine, name)
     engine = session.engine.main
-    with _publication(session, entry, parent_of(engine, entry)) as staged:
+    parent = parent_of(engine, entry)
+    with _publication(session, entry, parent, per_table=per_table) as staged:
         staged.commit(_ended(entry, staged.tables))
     _remove_what_is_left(engine, entry, staged.tables)
 
@@ -228,6 +232,8 @@ def _publication(
     entry: BranchEntry,
     target: Engine,
     problems: dict[str, TxlakeError] | None = None,
+    *,
+    per_table: bool = False,
 ) -> Iterator[_Publication]:
     """Yield a transaction on another branch or main that has a branch's changes staged.
 
@@ -263,7 +269,7 @@ def _publication(
             logs: dict[str, tuple[ChangedTable, TableLog]] = {}
             for one in changed:
                 with _noting(problems, one.table):
-                    handle = _stage(context, one, entry)
+                    handle = _stage(context, one, entry, per_table=per_table)
                     logs[handle.name] = (one, handle.log)
             for table in dropped:
                 with _noting(problems, table):
@@ -351,12 +357,14 @@ def _name_of(table: BranchTable) -> TableName:
     return TableName((entry.database, entry.name))
 
 
-def _stage(context: Context, one: ChangedTable, entry: BranchEntry) -> Handle:
+def _stage(context: Context, one: ChangedTable, entry: BranchEntry, *, per_table: bool) -> Handle:
     """Stage a table's net changes on the version that the branch began with; return its handle on
     the parent.
     """
     handle = _origin_of(context, one.table)
-    stage_net_change(context, handle, one, entry.name)
+    part = stage_net_change(context, handle, one, entry.name)
+    if per_table and one.actions:
+        part.line = one.line(entry.name, onto_branch=context.engine.branch is not None)
     return handle
 
 

@@ -132,12 +132,15 @@ def explain_publish(cursor: Cursor) -> ExplainPublish:
 
 
 def publish(cursor: Cursor) -> PublishBranch:
-    """Parse PUBLISH BRANCH b [FOR TABLE t] [AS TRANSACTION]."""
+    """Parse PUBLISH BRANCH b [FOR TABLE t] [AS TRANSACTION], or b PER TABLE."""
     cursor.expect("PUBLISH", "BRANCH")
     name = _own_name(cursor, _BRANCH)
+    if cursor.accept("PER", "TABLE"):
+        cursor.expect_end()
+        return PublishBranch(name, per_table=True)
     table = for_table(cursor)
     if not cursor.accept("AS", "TRANSACTION") and not cursor.at_end:
-        cursor.fail("FOR TABLE, AS TRANSACTION or the end of the statement")
+        cursor.fail("FOR TABLE, AS TRANSACTION, PER TABLE or the end of the statement")
     cursor.expect_end()
     return PublishBranch(name, table)
 

@@ -121,10 +121,15 @@ class ExplainPublish:
 
 @dataclass(frozen=True, slots=True)
 class PublishBranch:
-    """PUBLISH BRANCH name [FOR TABLE table] [AS TRANSACTION]."""
+    """PUBLISH BRANCH name { [FOR TABLE table] [AS TRANSACTION] | PER TABLE }.
+
+    Attributes:
+        per_table: tables that nobody else changed get the branch's versions one by one.
+    """
 
     name: str
     table: Table | None = None
+    per_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ MEMBERS: dict[type, dict[str, str | None]] = {
     txlake.DeltaTable: {
         "addFeatureSupport": "featureName",
         "alias": "aliasName",
+        "branch": "name, create=False",
+        "branches": "",
         "clone": "target, isShallow=False, replace=False, properties=None",
         "cloneAtTimestamp": ("timestamp, target, isShallow=False, replace=False, properties=None"),
         "cloneAtVersion": "version, target, isShallow=False, replace=False, properties=None",
@@ -166,6 +168,14 @@ MEMBERS: dict[type, dict[str, str | None]] = {
         "partitionedBy": "*cols",
         "property": "key, value",
         "tableName": "identifier",
+    },
+    txlake.TableBranch: {
+        "changes": "",
+        "drop": "",
+        "explain_publish": "",
+        "publish": "",
+        "rebase": "",
+        "toDF": "",
     },
     txlake.DeltaOptimizeBuilder: {
         "executeCompaction": "",
@@ -237,7 +247,8 @@ def test_the_package_exports() -> None:
     assert sorted(txlake.__all__) == [
         "Branch", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder",
         "IdentityGenerator", "Lake", "LakeSession", "Log", "RetrySettings", "Settings",
-        "Transaction", "TxlakeDataSource", "configure", "connect", "disable", "enable", "errors",
+        "TableBranch", "Transaction", "TxlakeDataSource", "configure", "connect", "disable",
+        "enable", "errors",
         "install_as_delta", "sources_tag", "uninstall_as_delta",
     ]  # fmt: skip
     assert set(txlake.__all__) <= set(dir(txlake))

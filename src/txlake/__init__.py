@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         DeltaTable,
         DeltaTableBuilder,
         IdentityGenerator,
+        TableBranch,
     )
     from txlake.settings import RetrySettings, Settings
     from txlake.spark_integration.data_source import TxlakeDataSource
@@ -54,6 +55,7 @@ _HOMES = {
     "DeltaTableBuilder": "txlake.lake.tables",
     "DeltaOptimizeBuilder": "txlake.lake.tables",
     "IdentityGenerator": "txlake.lake.tables",
+    "TableBranch": "txlake.lake.tables",
 }
 
 __all__ = [
@@ -68,6 +70,7 @@ __all__ = [
     "Log",
     "RetrySettings",
     "Settings",
+    "TableBranch",
     "Transaction",
     "TxlakeDataSource",
     "configure",

@@ -231,7 +231,9 @@ def test_rebase_moves_the_branch_to_mains_newest_version(place: Place) -> None:
     place.do("DELETE FROM {t} WHERE id = 2")
     place.do("REBASE BRANCH b FOR TABLE {t}")
     assert place.rows("SELECT * FROM {b}") == [(1, 10), (3, 3)]
-    assert place.rows("DESCRIBE BRANCH b FOR TABLE {t}") == [(f"{place.place}/t", "changed", 4, 5)]
+    assert place.rows("DESCRIBE BRANCH b FOR TABLE {t}") == [
+        (f"{place.place}/t", "changed", 4, 5, 0, 0, 0)
+    ]
     place.do("UPDATE {t} SET v = 7 WHERE id = 1")
     with pytest.raises(Conflict):
         place.do("PUBLISH BRANCH b FOR TABLE {t}")

@@ -270,11 +270,8 @@ def _branch_row(entry: BranchEntry, named: Mapping[int, str]) -> tuple[object, .
 def _describe_branch(scope: ControlScope, statement: DescribeBranch) -> Answer:
     """Return the tables that a branch changed. Raises InvalidRequest if there is no such branch."""
     if statement.table is not None:
-        name, base, head = table_branches.versions_of(
-            scope.session, statement.table, statement.name
-        )
-        changed = [(name, "changed", base, head)] if head > base else []
-        return answering(Rows(schema=_TABLES, rows=changed))
+        found = table_branches.changes_of(scope.session, statement.table, statement.name)
+        return answering(Rows(schema=_TABLES, rows=[] if found is None else [found]))
     return answering(changed_rows(scope.session.engine, statement.name))
 
 

@@ -46,7 +46,12 @@ from txlake.errors import (
 from txlake.log.snapshot import Snapshot
 from txlake.ports import ReadRecord
 from txlake.protocol.branching import DOMAIN, FEATURE, TableBranch
-from txlake.session.branch_changes import NetChange, conflict_on_branch, net_change
+from txlake.session.branch_changes import (
+    NetChange,
+    conflict_on_branch,
+    count_changes,
+    net_change,
+)
 from txlake.session.branches import OPERATION, Judged, stage_net_change
 from txlake.session.context import Context
 from txlake.session.engine import Handle
@@ -131,13 +136,18 @@ def open_branches(session: Session, table: Table, pattern: str | None = None) ->
     return sorted((one for one in found if matches(one.name, pattern)), key=lambda one: one.name)
 
 
-def versions_of(session: Session, table: Table, name: str) -> tuple[str, int, int]:
-    """Return the table's name, the version with which a branch began, and its newest one.
+def changes_of(session: Session, table: Table, name: str) -> tuple[object, ...] | None:
+    """Return the row of DESCRIBE BRANCH; None for a branch that has changed nothing.
 
     Raises InvalidRequest if there is no such branch.
     """
     found = _find(session, table, name)
-    return found.main.name, found.branch.base, found.end.head.version
+    base, head = found.branch.base, found.end.head
+    if head.version == base:
+        return None
+    counts = count_changes(session.engine.main, found.line, base, head)
+    numbers = (counts.inserted, counts.updated, counts.deleted)
+    return (found.main.name, "changed", base, head.version, *numbers)
 
 
 def explain_publish(session: Session, table: Table, name: str) -> Judged:

@@ -44,7 +44,7 @@ from txlake.protocol.identity import marks_of
 from txlake.protocol.paths import decode_path
 from txlake.session.change_files import rows_of
 from txlake.session.command import TableLock
-from txlake.session.engine import Engine
+from txlake.session.engine import Engine, Handle
 from txlake.sql.statements import TableName
 
 BRANCH_TAG = "txlake.branch"
@@ -319,15 +319,23 @@ def row_counts(on_branch: Engine, table: BranchTable) -> RowCounts:
     """
     own = table.entry
     handle = on_branch.at_entry(own)
+    return count_changes(on_branch, handle, own.base, handle.log.snapshot(own.head))
+
+
+def count_changes(
+    engine: Engine, handle: Handle, base_version: int | None, head: Snapshot
+) -> RowCounts:
+    """Return how many rows were changed between two versions of a branch, as `row_counts`; without
+    a base all rows of the second one.
+    """
     log = handle.log
-    head = log.snapshot(own.head)
 
     def count_rows(add: Add) -> int:
-        return rows_of(add, lambda: on_branch.work(handle, head))
+        return rows_of(add, lambda: engine.work(handle, head))
 
-    if own.base is None:
+    if base_version is None:
         return RowCounts(inserted=_live_rows(head, count_rows))
-    base = log.snapshot(own.base)
+    base = log.snapshot(base_version)
     commits = list(log.commits(base.version, head.version))
     known = known_sources(base, commits)
     if not has_feed(head) or known.has_gaps:

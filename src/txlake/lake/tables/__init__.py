@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from txlake.lake.tables.branch import TableBranch
 from txlake.lake.tables.builder import DeltaTableBuilder, IdentityGenerator
 from txlake.lake.tables.merge import DeltaMergeBuilder
 from txlake.lake.tables.optimize import DeltaOptimizeBuilder
@@ -13,4 +14,5 @@ __all__ = [
     "DeltaTableBuilder",
     "DeltaOptimizeBuilder",
     "IdentityGenerator",
+    "TableBranch",
 ]

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from txlake.errors import InvalidRequest
 from txlake.lake.tables.arguments import require_type, with_absolute_path
+from txlake.lake.tables.branch import TableBranch
 from txlake.lake.tables.builder import DeltaTableBuilder
 from txlake.lake.tables.errors import (
     ArgumentTypeRefused,
@@ -35,6 +36,7 @@ from txlake.lake.tables.hadoop import storage_options
 from txlake.lake.tables.merge import DeltaMergeBuilder, MergeTarget
 from txlake.lake.tables.optimize import DeltaOptimizeBuilder
 from txlake.lake.tables.spark_catalog import catalog_entry, create_named, has_delta_catalog
+from txlake.protocol.branching import branch_place
 from txlake.protocol.type_text import parse_columns, short_text
 from txlake.session import Session
 from txlake.session.views.notebook import card, card_or_error
@@ -45,6 +47,7 @@ from txlake.sql.statements import (
     Clone,
     ConvertTable,
     ConvertToDelta,
+    CreateBranch,
     CreateMode,
     Delete,
     DescribeDetail,
@@ -53,6 +56,7 @@ from txlake.sql.statements import (
     Generate,
     Optimize,
     Restore,
+    ShowBranches,
     Table,
     TableName,
     TablePath,
@@ -63,6 +67,7 @@ from txlake.sql.statements import (
     is_place,
     table_of,
 )
+from txlake.sql.statements.branches import branch_name
 
 
 class DeltaTable:
@@ -389,6 +394,40 @@ class DeltaTable:
             scope=self._scope,
         )
         return DeltaMergeBuilder(target, source, expression)
+
+    # --- branches -----------------------------------------------------------------------------
+
+    @raises_delta_spark_errors
+    def branch(self, name: str, create: bool = False) -> TableBranch:
+        """Return a branch of the table, for work that readers see once it is published.
+
+        Args:
+            create: create it, from the table's newest version. The table gets the table feature
+                `tableBranching-dev`, so that writers that don't know branches refuse it.
+
+        Raises an AnalysisException for a table that has a name in a lake (`lake.branch` is for
+        those), if there is no such branch, or there is one already with `create`; a ValueError for
+        arguments of another type.
+        """
+        name = branch_name(require_type(name, str, "name"))
+        if not isinstance(self._table, TablePath):
+            raise InvalidRequest(
+                f"{self._table}: the branches of a lake have all of its tables: use lake.branch"
+            )
+        if create:
+            self._executor.perform(CreateBranch(name=name, table=self._table))
+        place = TablePath(branch_place(self._table.location, name))
+        self._executor.snapshot(place)
+        opened = DeltaTable(self._executor, place, alias=self._alias)
+        return TableBranch(self._executor, self._table, name, opened)
+
+    @raises_delta_spark_errors
+    def branches(self) -> DataFrame:
+        """Return the table's open branches, as `SHOW BRANCHES FOR TABLE`.
+
+        Raises an AnalysisException for a table that has a name in a lake.
+        """
+        return self._executor.execute(ShowBranches(table=self._table))
 
     # --- history and maintenance --------------------------------------------------------------
 

@@ -17,7 +17,9 @@ from txlake.console.page_requests import PageRequest
 from txlake.console.visitors import Visitors
 from txlake.server.tokens import Token, Tokens
 
-PLAIN_PAGES = ("/", "/now", "/history", "/conflicts", "/tables", "/tables/default.orders")
+PLAIN_PAGES = (
+    *("/", "/now", "/history", "/conflicts", "/branches", "/tables", "/tables/default.orders"),
+)
 
 
 @pytest.fixture

@@ -251,7 +251,8 @@ def test_a_branch_is_published_at_one_instant(lake: Lake) -> None:
     lake.do("UPDATE t SET v = 10 WHERE id = 1; DELETE FROM t WHERE id = 2", x)
     lake.do("INSERT INTO t VALUES (9, 9); INSERT INTO u VALUES (2, 2)", x)
     lake.do("UPDATE t SET v = 30 WHERE id = 3; INSERT INTO t VALUES (8, 8)")
-    before = lake.catalog.ledger.sequence()
+    before, made = lake.catalog.ledger.sequence(), lake.catalog.branches.find("x")
+    assert made is not None
     lake.do("PUBLISH BRANCH x", x)
     assert lake.rows("SELECT * FROM t") == [(1, 10), (3, 30), (4, 4), (8, 8), (9, 9)]
     assert lake.rows("SELECT * FROM u") == [(1, 1), (2, 2)]
@@ -260,7 +261,11 @@ def test_a_branch_is_published_at_one_instant(lake: Lake) -> None:
     assert entry is not None
     newest = lake.engine.at_entry(entry).log.history(1)[0]
     assert (newest["version"], newest["operation"]) == (4, "PUBLISH BRANCH")
-    assert newest["operationParameters"] == {"branch": "x"}
+    assert newest["operationParameters"] == {
+        "branch": "x",
+        "branchInstant": str(made.fork_sequence),
+        "branchCreated": str(made.created_ms),
+    }
     assert lake.rows("SHOW BRANCHES") == []
     with pytest.raises(InvalidRequest, match="branch 'x' has ended: it was published"):
         lake.do("INSERT INTO t VALUES (1, 1)", x)

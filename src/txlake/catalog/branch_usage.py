@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import names
 from txlake.catalog.branch_rows import MAIN_NAME, BranchEntry, branch_entry
 from txlake.catalog.names import MAIN, TableEntry
-from txlake.catalog.relations import branches, databases, locks, tables
+from txlake.catalog.relations import branches, commits, databases, locks, tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,3 +107,56 @@ def shared_tables(connection: Connection) -> list[list[TableEntry]]:
         entry = names.entry_in(row, row.database_name, row.database_number)
         found.setdefault(entry.location, []).append(entry)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchCommit:
+    """A version that was committed on a branch that hasn't ended.
+
+    Attributes:
+        branch: the branch's number.
+        table: `database.table`, as the branch has it.
+    """
+
+    branch: int
+    time_ms: int
+    table: str
+    version: int
+    operation: str | None
+
+
+def commits_between(
+    connection: Connection, from_ms: int, to_ms: int, limit: int
+) -> list[BranchCommit]:
+    """Return the versions committed on branches between two times, both included, the newest
+    first.
+    """
+    query = (
+        sa.select(
+            tables.c.branch,
+            commits.c.time_ms,
+            tables.c.name,
+            databases.c.name.label("database_name"),
+            commits.c.version,
+            commits.c.operation,
+        )
+        .select_from(
+            commits.join(tables, tables.c.id == commits.c.table_id)
+            .join(branches, branches.c.number == tables.c.branch)
+            .join(databases, databases.c.id == tables.c.database_id)
+        )
+        # The versions that a branch began with have its id in place of a transaction's.
+        .where(commits.c.transaction_id != branches.c.id, commits.c.time_ms.between(from_ms, to_ms))
+        .order_by(commits.c.sequence.desc(), commits.c.table_id)
+        .limit(limit)
+    )
+    return [
+        BranchCommit(
+            branch=row.branch,
+            time_ms=row.time_ms,
+            table=f"{row.database_name}.{row.name}",
+            version=row.version,
+            operation=row.operation,
+        )
+        for row in connection.execute(query)
+    ]

@@ -26,7 +26,7 @@ from txlake.catalog.branch_rows import (
     require_branch,
     require_no_child,
 )
-from txlake.catalog.branch_usage import BranchUsage
+from txlake.catalog.branch_usage import BranchCommit, BranchUsage
 from txlake.catalog.database import Database
 from txlake.catalog.lookup import versions_at
 from txlake.catalog.names import MAIN, TableEntry
@@ -63,6 +63,13 @@ class Branches:
         """Return the branches and tags by name, with what is known of their use."""
         with self._database.reading() as connection:
             return branch_usage.usage(connection, self._database.now_ms(connection))
+
+    def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[BranchCommit]:
+        """Return the versions committed on branches between two times, both included, the newest
+        first.
+        """
+        with self._database.reading() as connection:
+            return branch_usage.commits_between(connection, from_ms, to_ms, limit)
 
     def shared_tables(self) -> list[list[TableEntry]]:
         """Return the tables that branches or tags have, those of main included: a list for each

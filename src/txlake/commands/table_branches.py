@@ -52,7 +52,7 @@ from txlake.session.branch_changes import (
     count_changes,
     net_change,
 )
-from txlake.session.branches import OPERATION, Judged, stage_net_change
+from txlake.session.branches import NAME, OPERATION, Judged, stage_net_change
 from txlake.session.context import Context
 from txlake.session.engine import Handle
 from txlake.session.session import Session
@@ -329,7 +329,7 @@ def _staged(
         levels = {parse_level(one.level) for one in net.records}
         if levels:
             context.transaction.set_level(strictest(context.transaction.level, *levels))
-        yield context, stage_net_change(context, handle, net, name)
+        yield context, stage_net_change(context, handle, net, {NAME: name})
 
 
 @contextmanager

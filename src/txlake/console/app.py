@@ -26,7 +26,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txlake.commands import HANDLERS
-from txlake.console import conflicts, formatting, history, instant, now, tables
+from txlake.console import branches, conflicts, formatting, history, instant, now, tables
 from txlake.console.page_requests import Action, PageRequest, View
 from txlake.console.visitors import (
     COOKIE,
@@ -76,6 +76,10 @@ PAGES = (
     Page("/kill", "kill.html", now.kill_page),
     Page("/history", "history.html", history.page, "History"),
     Page("/history/{sequence:int}", "instant.html", instant.page),
+    Page("/branches", "branches.html", branches.list_page, "Branches"),
+    Page("/branches/one", "branch.html", branches.branch_page),
+    Page("/branches/publish", "publish.html", branches.publish_page),
+    Page("/branches/drop", "drop_branch.html", branches.drop_page),
     Page("/conflicts", "conflicts.html", conflicts.list_page, "Conflicts"),
     Page("/conflicts/{number:int}", "conflict.html", conflicts.conflict_page),
     Page("/tables", "tables.html", tables.list_page, "Tables"),
@@ -84,6 +88,8 @@ PAGES = (
 )
 FORMS = (
     Form("/kill", now.kill, changes=True),
+    Form("/branches/publish", branches.publish_form, changes=True),
+    Form("/branches/drop", branches.drop_form, changes=True),
     Form("/tables/{name}/restore", tables.restore, changes=True),
 )
 

@@ -12,6 +12,8 @@ from urllib.parse import urlencode
 
 from txlake.catalog import Catalog
 from txlake.catalog.commits import CommitEntry
+from txlake.console.branch_lanes import COMMITS_MAX, draw_branches
+from txlake.console.branches import lines_of
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.errors import InvalidRequest
 
@@ -26,6 +28,7 @@ _LEFT, _WIDTH, _LANE_HEIGHT = 190, 1000, 34
 _BUCKETS = 80
 _RANGE_MS_MIN = 1_000
 _HOUR_MS = 3_600_000
+_LATEST_MS = 2**62
 SPANS = (
     ("hour", _HOUR_MS),
     ("day", 24 * _HOUR_MS),
@@ -99,6 +102,8 @@ def page(request: PageRequest) -> TemplateValues:
     commits = catalog.ledger.commits_between(start, end, _READ_MAX)
     instants = _instants(commits)
     page = request.number("page", default=0)
+    own = catalog.branches.commits_between(start, end, COMMITS_MAX)
+    branches = draw_branches(lines_of(request.engine, commits), own, start, end)
     listed = instants[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
     return {
         "start_ms": start,
@@ -108,6 +113,7 @@ def page(request: PageRequest) -> TemplateValues:
         "instants": listed,
         "total": len(instants),
         "drawing": draw_lanes(commits, start, end),
+        "branches": branches,
         "links": _navigation_links(start, end, request.engine.system.now_ms()),
         "newer": _path(start, end, page - 1) if page > 0 else None,
         "older": _path(start, end, page + 1) if (page + 1) * PAGE_SIZE < len(instants) else None,
@@ -115,7 +121,8 @@ def page(request: PageRequest) -> TemplateValues:
 
 
 def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
-    """Return the requested range, at least a second, or that of the newest 50 commits.
+    """Return the requested range, at least a second, or that of the newest 50 commits, and of what
+    was done on branches since.
 
     The last hour in a lake without commits. Raises InvalidRequest for an end before the start, and
     if only one of both is given.
@@ -130,6 +137,11 @@ def _time_range(catalog: Catalog, request: PageRequest) -> tuple[int, int]:
         now_ms = request.engine.system.now_ms()
         return now_ms - _HOUR_MS, now_ms
     start, end = min(entry.time_ms for entry in newest), max(entry.time_ms for entry in newest)
+    open_branches = catalog.branches.entries()
+    if open_branches:
+        latest = catalog.branches.commits_between(start, _LATEST_MS, 1)
+        moments = [entry.created_ms for entry in open_branches]
+        end = max([end, *moments, *(commit.time_ms for commit in latest)])
     return start, max(end, start + _RANGE_MS_MIN)
 
 

@@ -47,8 +47,10 @@ from txlake.session.command import TableLock
 from txlake.session.engine import Engine, Handle
 from txlake.sql.statements import TableName
 
-BRANCH_TAG = "txlake.branch"
-"""The tag of a commit that was made on a branch of this name, and was published as it was."""
+BRANCH_TAG, CREATED_TAG = "txlake.branch", "txlake.branchCreated"
+"""The tags of a commit that was made on a branch, and was published as it was: the branch's name,
+and when it was created, or rebased the last time, in milliseconds since the epoch.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,14 +97,16 @@ class ChangedTable(NetChange):
         mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
         return TableName((origin.database, origin.name)), mode
 
-    def line(self, name: str, *, onto_branch: bool) -> tuple[tuple[Action, ...], ...]:
-        """Return the actions of the commits as another line has them, with the branch's name.
+    def line(
+        self, tags: Mapping[str, str], *, onto_branch: bool
+    ) -> tuple[tuple[Action, ...], ...]:
+        """Return the actions of the commits as another line has them, with tags for the branch.
 
         `onto_branch`: another branch gets them, which needs the sources of rows too.
         """
         return tuple(
             tuple(
-                _with_name(action, name, keeps_sources=onto_branch)
+                _with_tags(action, tags, keeps_sources=onto_branch)
                 if isinstance(action, CommitInfo)
                 else action
                 for action in commit.actions
@@ -112,13 +116,15 @@ class ChangedTable(NetChange):
         )
 
 
-def _with_name(info: CommitInfo, name: str, *, keeps_sources: bool) -> CommitInfo:
-    """Return the commitInfo with the tag of the branch that made the commit."""
+def _with_tags(
+    info: CommitInfo, of_branch: Mapping[str, str], *, keeps_sources: bool
+) -> CommitInfo:
+    """Return the commitInfo with the tags of the branch that made the commit."""
     own = info.values.get("tags")
     tags: dict[str, object] = dict(own) if isinstance(own, dict) else {}
     if not keeps_sources:
         tags.pop(ROW_SOURCES_TAG, None)
-    return CommitInfo({**info.values, "tags": {**tags, BRANCH_TAG: name}})
+    return CommitInfo({**info.values, "tags": {**tags, **of_branch}})
 
 
 def changed_table(

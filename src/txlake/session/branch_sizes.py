@@ -23,9 +23,12 @@ _State = tuple[tuple[str, ...], int]
 """A version of a table: the branches on the way to the one that committed it, and its number."""
 
 
-def kept_alone(engine: Engine) -> Mapping[int, int | None]:
+def kept_alone(engine: Engine, of: int | None = None) -> Mapping[int, int | None]:
     """Return for the numbers of branches and tags the bytes of the data files and deletion vectors
     that only each of them keeps, 0 left out; None if a log can't be read.
+
+    With `of`, the number of a branch, it is the only one, and the logs of tables of which it has no
+    version for itself aren't read.
 
     They are of the versions that it began with and has now, and neither main's newest version nor
     any version that another branch or tag began with or has now lists them.
@@ -35,21 +38,25 @@ def kept_alone(engine: Engine) -> Mapping[int, int | None]:
     unknown: set[int] = set()
     for entries in main.catalog.of_lake().branches.shared_tables():
         try:
-            sizes.update(_kept_of_table(main, entries))
+            sizes.update(_kept_of_table(main, entries, of))
         except TxlakeError as error:
             _logger.warning("%s: what branches keep is unknown: %s", entries[0].location, error)
-            unknown.update(entry.branch for entry in entries)
+            unknown.update(entry.branch for entry in entries if of in {None, entry.branch})
     return {**sizes, **dict.fromkeys(unknown, None)}
 
 
-def _kept_of_table(engine: Engine, entries: Sequence[TableEntry]) -> Mapping[int, int]:
-    """Return by branch what it alone keeps of a table, which has `entries` on main and branches."""
+def _kept_of_table(
+    engine: Engine, entries: Sequence[TableEntry], of: int | None
+) -> Mapping[int, int]:
+    """Return by branch what it alone keeps of a table, which has `entries` on main and branches; of
+    one branch alone with `of`.
+    """
     states = {entry.branch: _states(entry) for entry in entries}
     counts = Counter(state for own in states.values() for state in own)
     single = {
         branch
         for branch, own in states.items()
-        if branch != MAIN and any(counts[state] == 1 for state in own)
+        if branch != MAIN and of in {None, branch} and any(counts[state] == 1 for state in own)
     }
     if not single:
         return {}

@@ -38,6 +38,8 @@ from txlake.ports import AdoptedTable, EndedBranch, RenamedTable
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.file_names import BRANCHES_FOLDER
 from txlake.session.branch_changes import (
+    BRANCH_TAG,
+    CREATED_TAG,
     ChangedTable,
     NetChange,
     changed_table,
@@ -62,6 +64,10 @@ from txlake.sql.statements import TableName
 _logger = logging.getLogger(__name__)
 
 OPERATION = "PUBLISH BRANCH"
+NAME, INSTANT, CREATED_MS = "branch", "branchInstant", "branchCreated"
+"""Parameters of the operation: the branch, the instant that it began at, and when it was created,
+or rebased the last time, in milliseconds since the epoch.
+"""
 _REBASE_MS_MAX = 3_600_000
 
 
@@ -82,11 +88,14 @@ class Judged:
     conflict: TxlakeError | None
 
 
-def publish(session: Session, name: str, *, per_table: bool = False) -> None:
+def publish(
+    session: Session, name: str, *, per_table: bool = False, user_metadata: str | None = None
+) -> None:
     """Publish a branch: its parent gets all of its changes at one instant, and the branch ends.
 
     `per_table`: a table that has the version that the branch began with gets the branch's versions
-    one by one, instead of one with the net changes.
+    one by one, instead of one with the net changes. `user_metadata` becomes the `userMetadata` of
+    commits with net changes.
 
     Raises:
         Conflict: the parent's commits since the branch began conflict with it; nothing is changed.
@@ -99,6 +108,7 @@ def publish(session: Session, name: str, *, per_table: bool = False) -> None:
     engine = session.engine.main
     parent = parent_of(engine, entry)
     with _publication(session, entry, parent, per_table=per_table) as staged:
+        staged.context.transaction.user_metadata = user_metadata
         staged.commit(_ended(entry, staged.tables))
     _remove_what_is_left(engine, entry, staged.tables)
 
@@ -108,8 +118,8 @@ def explain_publish(session: Session, name: str) -> list[Judged]:
 
     What concerns names alone, of views for instance, is told of the branch as a whole.
 
-        Raises InvalidRequest if there is no such branch, and NotPermitted for one that isn't the
-        user's.
+    Raises InvalidRequest if there is no such branch, and NotPermitted for one that isn't the
+    user's.
     """
     entry = require_branch(session.engine, name)
     session.require_own(entry, f"EXPLAIN PUBLISH BRANCH {name}")
@@ -362,16 +372,21 @@ def _stage(context: Context, one: ChangedTable, entry: BranchEntry, *, per_table
     the parent.
     """
     handle = _origin_of(context, one.table)
-    part = stage_net_change(context, handle, one, entry.name)
+    fork = {INSTANT: str(entry.fork_sequence), CREATED_MS: str(entry.created_ms)}
+    part = stage_net_change(context, handle, one, {NAME: entry.name, **fork})
     if per_table and one.actions:
-        part.line = one.line(entry.name, onto_branch=context.engine.branch is not None)
+        tags = {BRANCH_TAG: entry.name, CREATED_TAG: fork[CREATED_MS]}
+        part.line = one.line(tags, onto_branch=context.engine.branch is not None)
     return handle
 
 
 def stage_net_change(
-    context: Context, handle: Handle, one: NetChange, name: str
+    context: Context, handle: Handle, one: NetChange, parameters: Mapping[str, object]
 ) -> TableTransaction:
-    """Stage a branch's net changes of a table on the version that the branch began with."""
+    """Stage a branch's net changes of a table on the version that the branch began with.
+
+    `parameters`: the operation's, which name the branch.
+    """
     part = context.transaction.tables.open_at(handle, one.base)
     part.row_ids = one.row_ids
     for read in one.read.reads:
@@ -382,11 +397,11 @@ def stage_net_change(
     for domain in one.read.read_domains:
         part.read_domain(domain)
     if one.actions:
-        context.transaction.stage(handle, _change(one, name))
+        context.transaction.stage(handle, _change(one, parameters))
     return part
 
 
-def _change(one: NetChange, name: str) -> Change:
+def _change(one: NetChange, parameters: Mapping[str, object]) -> Change:
     """Return the change of a table."""
     actions = one.actions
     return Change(
@@ -394,7 +409,7 @@ def _change(one: NetChange, name: str) -> Change:
         actions=actions,
         identity_marks=one.marks,
         origins=one.row_sources,
-        parameters={"branch": name},
+        parameters=parameters,
         metrics={
             "numAddedFiles": sum(isinstance(action, Add) for action in actions),
             "numRemovedFiles": sum(isinstance(action, Remove) for action in actions),

@@ -97,9 +97,7 @@ class ChangedTable(NetChange):
         mode = LockMode.SCH_M if defines else LockMode.IX if self.actions else LockMode.SCH_S
         return TableName((origin.database, origin.name)), mode
 
-    def line(
-        self, tags: Mapping[str, str], *, onto_branch: bool
-    ) -> tuple[tuple[Action, ...], ...]:
+    def line(self, tags: Mapping[str, str], *, onto_branch: bool) -> tuple[tuple[Action, ...], ...]:
         """Return the actions of the commits as another line has them, with tags for the branch.
 
         `onto_branch`: another branch gets them, which needs the sources of rows too.

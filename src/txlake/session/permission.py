@@ -76,12 +76,14 @@ class BranchesOnly:
         """Raise NotPermitted for a control statement that concerns more than the user's branches.
 
         The statements of a script are checked one by one as they run, and what is done to a branch
-        when it has been found (`require_own`).
+        of the lake when it has been found (`require_own`). Branches of path tables have no owners.
         """
         match statement:
-            case Atomic() | DropBranch() | ExplainPublish() | RebaseBranch():
+            case Atomic():
                 return
-            case CreateBranch():
+            case DropBranch(table=None) | ExplainPublish(table=None) | RebaseBranch(table=None):
+                return
+            case CreateBranch(table=None):
                 self._require_origin(engine, statement, words)
             case LockTable():
                 self.require_command(engine, words)

@@ -220,3 +220,14 @@ def test_the_commits_of_the_lake_are_mains(user: User) -> None:
     x = on_branch(user, "x")
     x.write(version(of(x.catalog, "a")[0], 1))
     assert user.catalog.ledger.newest_commits() == before
+
+
+def test_the_last_instant_by_a_time(opened: Callable[[], Catalog]) -> None:
+    user = User(opened())
+    branches = user.catalog.branches
+    with pytest.raises(InvalidRequest, match="has no instant as old as that time"):
+        branches.instant_at(1)
+    made = user.create("a")
+    assert branches.instant_at(made.time_ms) == made.sequence
+    with pytest.raises(InvalidRequest, match=r"that time is [\d,]+ seconds in the future"):
+        branches.instant_at(made.time_ms + 10**9)

@@ -204,6 +204,51 @@ def test_rows_keep_their_ids(spark: SparkSession, tmp_path: Path, vectors: str) 
         assert changed == {1: 3, 2: 6, 3: 3, 4: 2, 5: 5, 6: 5, 7: 4, 8: 5, 9: 7}
 
 
+@pytest.mark.parametrize("feed", ["true", "false"])
+@MODES
+def test_the_rows_that_a_branch_changed(
+    spark: SparkSession, tmp_path: Path, vectors: str, feed: str
+) -> None:
+    """By the feed, or by difference: then an updated row is a deleted and an inserted one."""
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        properties = f"{vectors}, 'delta.enableChangeDataFeed' = '{feed}'"
+        lake.sql(
+            f"CREATE TABLE t (id BIGINT, v STRING, p INT) PARTITIONED BY (p) "
+            f"TBLPROPERTIES ({properties})"
+        )
+        lake.sql("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 1), (2, 'b', 1), (3, NULL, 2)")
+        with lake.branch("x", create=True) as b:
+            shown = b.changes("t")
+            assert (shown.columns, shown.count()) == (["id", "v", "p", "_change_type"], 0)
+            b.sql("UPDATE t SET v = 'c' WHERE id = 1; DELETE FROM t WHERE id = 3; OPTIMIZE t")
+            b.sql("INSERT INTO t VALUES (2, 'b', 1), (4, 'd', 2); DELETE FROM t WHERE id = 4")
+            b.sql("CREATE TABLE n AS SELECT 7 AS id; DROP TABLE IF EXISTS gone")
+            lake.sql("INSERT INTO t VALUES (9, 'z', 1)")
+            images = ("update_preimage", "update_postimage")
+            before, after = images if feed == "true" else ("delete", "insert")
+            found = {tuple(row) for row in b.changes("default.t").collect()}
+            assert found == {
+                (1, "a", 1, before),
+                (1, "c", 1, after),
+                (2, "b", 1, "insert"),
+                (3, None, 2, "delete"),
+            }
+            assert [tuple(row) for row in b.changes("n").collect()] == [(7, "insert")]
+            path = f"delta.`{tmp_path}/path`"
+            b.sql(f"CREATE TABLE {path} (id BIGINT)")
+            with pytest.raises(InvalidRequest, match="is no table of a branch"):
+                b.changes(path)
+
+
+def test_a_branch_that_exists_does_not_begin_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.branch("x", create=True, at=0)
+        assert lake.branch("x", create=True).name == "x"
+        for where in ({"at": 0}, {"origin": "x"}):
+            with pytest.raises(InvalidRequest, match="there is a branch 'x' already"):
+                lake.branch("x", create=True, **where)
+
+
 def test_the_nightly_example(spark: SparkSession, tmp_path: Path) -> None:
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "nightly.py"))
     first, second, third = example["main"](str(tmp_path / "shop"))

@@ -209,7 +209,14 @@ def test_a_table_of_a_branch_lies_apart(lake: Lake) -> None:
 
 @pytest.mark.parametrize(
     "statement",
-    ["USE BRANCH main", "PUBLISH BRANCH x", "REBASE BRANCH x", "DROP BRANCH x"],
+    [
+        "USE BRANCH main",
+        "PUBLISH BRANCH x",
+        "REBASE BRANCH x",
+        "DROP BRANCH x",
+        "CREATE BRANCH z",
+        "CREATE TAG z",
+    ],
 )
 def test_a_transaction_keeps_its_branch(lake: Lake, statement: str) -> None:
     x = lake.on("x")

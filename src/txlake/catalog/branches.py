@@ -184,7 +184,8 @@ class Branches:
     def instant_at(self, time_ms: int) -> int:
         """Return the last instant of the lake at or before a time.
 
-        Raises InvalidRequest if there is none.
+        Raises InvalidRequest if there is none, and for a time in the future, whose last instant may
+        be another one yet.
         """
         by_then = sa.union_all(
             *(
@@ -196,6 +197,12 @@ class Branches:
         ).subquery()
         with self._database.reading() as connection:
             found = connection.scalar(sa.select(sa.func.max(by_then.c.at)))
+            now_ms = self._database.now_ms(connection)
+        if time_ms > now_ms:
+            raise InvalidRequest(
+                f"that time is {(time_ms - now_ms) / 1000:,.0f} seconds in the future: leave it "
+                "out for the newest instant"
+            )
         if found is None:
             raise InvalidRequest(
                 "the lake's catalog has no instant as old as that time; txlake.commits lists them"

@@ -95,6 +95,7 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
             if_not_exists=statement.if_not_exists,
         )
         return nothing
+    _refuse_in_transaction(scope, "CREATE BRANCH")
     scope.session.follow_setting(missing_ok=True)
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
@@ -113,6 +114,7 @@ def _create_branch(scope: ControlScope, statement: CreateBranch) -> Answer:
 
 def _create_tag(scope: ControlScope, statement: CreateTag) -> Answer:
     """Carry out CREATE TAG, at once. Raises as `Branches.create`."""
+    _refuse_in_transaction(scope, "CREATE TAG")
     scope.session.follow_setting()
     engine = scope.session.engine
     current = MAIN_NAME if engine.branch is None else engine.branch.name
@@ -149,7 +151,7 @@ def _create_in_place_of_expired(
 
 def _instant(engine: Engine, at: LakeInstant | None) -> int | None:
     """Return the number of an instant; None for the newest. Raises InvalidRequest for a time
-    before the lake's first instant, and for a text that is no time.
+    before the lake's first instant or in the future, and for a text that is no time.
     """
     if at is None or at.sequence is not None:
         return None if at is None else at.sequence

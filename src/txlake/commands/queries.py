@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import unknown_column
+from txlake.session.branch_changes import branch_table, changed_rows
 from txlake.session.command import (
     Answer,
     command,
@@ -79,8 +80,11 @@ def read(context: Context, statement: ReadTable) -> DataFrame:
 
 
 def read_changes(context: Context, statement: ReadChanges) -> DataFrame:
-    """Carry out `lake.changes`: read the change data feed."""
-    return context.changes(statement.table, statement.change_range)
+    """Carry out `lake.changes`: read the change data feed, or what the branch has changed."""
+    if statement.change_range is not None:
+        return context.changes(statement.table, statement.change_range)
+    handle = context.tables.require(statement.table)
+    return changed_rows(context.engine, branch_table(context.engine, handle))
 
 
 def _with_columns(frame: DataFrame, columns: Sequence[str]) -> DataFrame:

@@ -301,6 +301,19 @@ class TableData(Protocol):
         The table is as it will be; files of it that rows were in before may be named too.
         """
 
+    def changed_rows(self, changed: Sequence[ChangedRows]) -> DataFrame:
+        """Return these rows with the values that they have in their files, and `_change_type`.
+
+        The table and its files are as for `write_changes`.
+        """
+
+    def differing_rows(self, changed: Sequence[ChangedRows]) -> DataFrame:
+        """Return these deleted and inserted rows as `changed_rows`, without those that are among
+        both with equal values.
+
+        Raises InvalidRequest for a table with columns that can't be compared.
+        """
+
     # Moved rows
 
     def compact(self, where: Expression | None = None, *, purge: bool = False) -> Change:

@@ -7,7 +7,6 @@ Source: PROTOCOL.md, "Change Data Files".
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -74,22 +73,19 @@ def net_changes(
     return _by_change_type(lost, new) if lives_on else None
 
 
-def net_counts(
+def net_rows(
     staged: StagedChanges,
     base: Files,
     row_sources: Mapping[str, RowSources],
     vectors: Vectors,
     count_rows: CountRows,
-) -> Counter[str]:
-    """Return the number of rows by type of change, whether the files alone define them or not.
+) -> tuple[ChangedRows, ...]:
+    """Return the row changes of what is staged, whether the files alone define them or not.
 
     Arguments as in `net_changes`.
     """
     lost, new, _ = _traced(staged, base, row_sources, vectors, count_rows)
-    counts: Counter[str] = Counter()
-    for change in _by_change_type(lost, new):
-        counts[change.change_type] += len(change.positions)
-    return counts
+    return _by_change_type(lost, new)
 
 
 def _traced(

@@ -110,6 +110,9 @@ class KnownSources:
     has_gaps: bool
 
 
+NO_SOURCES = KnownSources({}, frozenset(), has_gaps=False)
+
+
 def known_sources(base: Snapshot, commits: Iterable[Commit]) -> KnownSources:
     """Return what the commits that follow a version tell of their new files' rows.
 

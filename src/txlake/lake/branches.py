@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
+from txlake.lake.statements import named_table
 from txlake.session.branches import drop_branch, publish, rebase
 from txlake.session.session import Session
-from txlake.sql.statements import DescribeBranch, ExplainPublish
+from txlake.sql.statements import DescribeBranch, ExplainPublish, ReadChanges
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -71,18 +72,25 @@ class Branch(LakeSession):
         from_timestamp: str | datetime | None = None,
         to_timestamp: str | datetime | None = None,
     ) -> DataFrame:
-        """Return the tables that the branch changed; of one `table` its change data feed.
+        """Return the tables that the branch changed; of one `table` the rows that it changed.
 
         The columns are `table`, `change` ("changed", "created", "renamed", "dropped", or "changed,
         renamed"), the versions that the table had when the branch began and has now, `base_version`
         and `version`, and `rows_inserted`, `rows_updated` and `rows_deleted`: net changes of a
         table with a change data feed, of others the sums of what statements reported; None of a
-        dropped one. The other arguments are those of `lake.changes`.
+        dropped one.
 
-        Raises InvalidRequest if the branch has ended, and as `lake.changes`.
+        The rows of a table have its columns and `_change_type`: what publishing would change. A
+        table without a change data feed has an updated row as `delete` and `insert`. With one of
+        the other arguments it is the branch's change data feed, as of `lake.changes`.
+
+        Raises InvalidRequest if the branch has ended or doesn't have the table, for a path table,
+        for columns that can't be compared without a change data feed, and as `lake.changes`.
         """
         if table is None:
             return self._run(DescribeBranch(self._name))
+        if {from_version, to_version, from_timestamp, to_timestamp} == {None}:
+            return self._run(ReadChanges(named_table(table), None))
         return super().changes(
             table,
             from_version,

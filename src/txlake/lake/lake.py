@@ -553,7 +553,8 @@ class Lake(LakeSession):
             origin: the branch that it is made from; None for the lake's own tables.
             retention_ms: how long it is kept; None: until it is dropped or published.
 
-        Raises InvalidRequest if there is no such branch, or it can't be created, and for `main`.
+        Raises InvalidRequest if there is no such branch, or it can't be created, with `at` or
+        `origin` if it exists, and for `main`.
         """
         from txlake.lake.branches import Branch
 
@@ -567,7 +568,7 @@ class Lake(LakeSession):
                 origin=None if origin is None else branch_name(origin),
                 at=instant,
                 retain_ms=retention_ms,
-                if_not_exists=True,
+                if_not_exists=at is None and origin is None,
             )
             session.perform(made)
         session.use_branch(branch_name(name))

@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import msgspec
+from pyspark.sql import DataFrame
+
 from txlake.catalog.branch_rows import BranchEntry, BranchTable
-from txlake.commit.feed_rules import has_feed
+from txlake.commit.feed_rules import has_feed, without_row_tracking
 from txlake.commit.membership import DOMAIN
 from txlake.commit.merge_actions import StagedChanges
-from txlake.commit.net_changes import DELETE, INSERT, POSTIMAGE, CountRows, net_counts
+from txlake.commit.net_changes import DELETE, INSERT, POSTIMAGE, ChangedRows, net_rows
 from txlake.commit.rebase import check_read_set
 from txlake.commit.row_origins import RowSources, without_vectors
-from txlake.commit.row_sources_codec import ROW_SOURCES_TAG, KnownSources, known_sources
+from txlake.commit.row_sources_codec import NO_SOURCES, ROW_SOURCES_TAG, KnownSources, known_sources
 from txlake.commit.row_tracking import RowIds, ids_of
 from txlake.commit.table_log import Commit, TableLog
 from txlake.conflict.adoption import only_moves_marks
@@ -33,7 +36,6 @@ from txlake.log.snapshot import Snapshot
 from txlake.ports import ReadRecord
 from txlake.protocol.actions import (
     Action,
-    Add,
     CommitInfo,
     DomainMetadata,
     Metadata,
@@ -312,6 +314,50 @@ class RowCounts:
     deleted: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _NetRows:
+    """The rows of a table that differ between a branch's first version and its newest.
+
+    Attributes:
+        rows: by file and position.
+        is_exact: False if rows that were only copied are among the deleted and the inserted ones,
+            and updated ones too: which they are isn't recorded without a change data feed.
+        commits: the branch's commits.
+    """
+
+    rows: tuple[ChangedRows, ...]
+    is_exact: bool
+    commits: tuple[Commit, ...]
+
+
+def _net_rows(engine: Engine, handle: Handle, base_version: int | None, head: Snapshot) -> _NetRows:
+    """Return the rows that were changed between two versions of a branch; without a base all rows
+    of the second one.
+
+    Raises CorruptTable if a commit of the branch is missing, or damaged.
+    """
+    log = handle.log
+    base = Snapshot.empty(log.name) if base_version is None else log.snapshot(base_version)
+    commits: tuple[Commit, ...] = ()
+    actions: tuple[Action, ...] = tuple(
+        msgspec.structs.replace(add, data_change=True) for add in head.files.adds()
+    )
+    known = NO_SOURCES
+    if base_version is not None:
+        commits = tuple(log.commits(base.version, head.version))
+        actions = net_actions(base, head, [one.actions for one in commits], timestamp_ms=0)
+        known = known_sources(base, commits)
+    rows = net_rows(
+        StagedChanges().then(actions, base.files),
+        base.files,
+        known.row_sources,
+        VectorCache(log.store, log.external_vectors),
+        lambda add: rows_of(add, lambda: engine.work(handle, head)),
+    )
+    is_told = has_feed(head) and not (known.has_gaps or known.untracked_files)
+    return _NetRows(rows, is_exact=base_version is None or is_told, commits=commits)
+
+
 def row_counts(on_branch: Engine, table: BranchTable) -> RowCounts:
     """Return how many rows a branch changed of a table that it has.
 
@@ -332,31 +378,40 @@ def count_changes(
     """Return how many rows were changed between two versions of a branch, as `row_counts`; without
     a base all rows of the second one.
     """
-    log = handle.log
-
-    def count_rows(add: Add) -> int:
-        return rows_of(add, lambda: engine.work(handle, head))
-
-    if base_version is None:
-        return RowCounts(inserted=_live_rows(head, count_rows))
-    base = log.snapshot(base_version)
-    commits = list(log.commits(base.version, head.version))
-    known = known_sources(base, commits)
-    if not has_feed(head) or known.has_gaps:
-        return _reported(commits)
-    actions = net_actions(base, head, [one.actions for one in commits], timestamp_ms=0)
-    staged = StagedChanges().then(actions, base.files)
-    vectors = VectorCache(log.store, log.external_vectors)
-    counts = net_counts(staged, base.files, known.row_sources, vectors, count_rows)
+    net = _net_rows(engine, handle, base_version, head)
+    if not net.is_exact:
+        return _reported(net.commits)
+    counts: Counter[str] = Counter()
+    for change in net.rows:
+        counts[change.change_type] += len(change.positions)
     return RowCounts(inserted=counts[INSERT], updated=counts[POSTIMAGE], deleted=counts[DELETE])
 
 
-def _live_rows(snapshot: Snapshot, count_rows: CountRows) -> int:
-    """Return the number of a version's rows."""
-    return sum(
-        count_rows(add) - (0 if add.deletion_vector is None else add.deletion_vector.cardinality)
-        for add in snapshot.files.adds()
-    )
+def branch_table(on_branch: Engine, handle: Handle) -> BranchTable:
+    """Return a table of the session's branch. Raises InvalidRequest for a path table."""
+    branch, entry = on_branch.branch, handle.entry
+    if branch is None or entry is None:
+        raise InvalidRequest(
+            f"{handle.name} is no table of a branch of the lake: lake.changes gives the changes of "
+            "its versions"
+        )
+    tables = on_branch.catalog.of_lake().branches.tables(branch)
+    return next(table for table in tables if table.entry.id == entry.id)
+
+
+def changed_rows(on_branch: Engine, table: BranchTable) -> DataFrame:
+    """Return the rows that a branch changed of a table that it has, with `_change_type`.
+
+    Of a table without a change data feed an updated row is a deleted and an inserted one. Only
+    files that aren't in both versions are read. Raises as `row_counts`, and InvalidRequest for
+    columns that can't be compared.
+    """
+    own = table.entry
+    handle = on_branch.at_entry(own)
+    head = handle.log.snapshot(own.head)
+    net = _net_rows(on_branch, handle, own.base, head)
+    work = on_branch.work(handle, head.apply([without_row_tracking(head.metadata)]))
+    return work.changed_rows(net.rows) if net.is_exact else work.differing_rows(net.rows)
 
 
 def _reported(commits: Iterable[Commit]) -> RowCounts:

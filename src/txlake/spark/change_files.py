@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from txlake.commit.feed_rules import CHANGE_TYPE
-from txlake.commit.net_changes import ChangedRows, other_positions
+from txlake.commit.net_changes import DELETE, INSERT, ChangedRows, other_positions
 from txlake.datafiles.stored_vectors import as_array
 from txlake.local.choice import few_rows_max
 from txlake.local.types import quote
@@ -59,6 +59,24 @@ def write_changes(work: TableAccess, changed: Sequence[ChangedRows]) -> tuple[Cd
         )
         for add in written.adds
     )
+
+
+@translating
+def changed_rows(work: TableAccess, changed: Sequence[ChangedRows]) -> DataFrame:
+    """Return the rows with their kinds of change (`TableData.changed_rows`)."""
+    nothing = work.scan(files_table([])).withColumn(CHANGE_TYPE, F.lit(""))
+    return functools.reduce(DataFrame.unionAll, _frames(work, changed), nothing)
+
+
+@translating
+def differing_rows(work: TableAccess, changed: Sequence[ChangedRows]) -> DataFrame:
+    """Return the rows without those that were only copied (`TableData.differing_rows`)."""
+    frame = changed_rows(work, changed)
+    before, after = (
+        frame.where(F.col(CHANGE_TYPE) == kind).drop(CHANGE_TYPE) for kind in (DELETE, INSERT)
+    )
+    gone = before.exceptAll(after).withColumn(CHANGE_TYPE, F.lit(DELETE))
+    return gone.unionAll(after.exceptAll(before).withColumn(CHANGE_TYPE, F.lit(INSERT)))
 
 
 def with_change_type(snapshot: Snapshot) -> Snapshot:

@@ -97,6 +97,8 @@ class SparkTable(TableAccess):
     replace_using = replacing.replace_using
     replace_on = replacing.replace_on
     write_changes = change_files.write_changes
+    changed_rows = change_files.changed_rows
+    differing_rows = change_files.differing_rows
     merge = merging.merge
     merge_read = merging.target_read
     compact = compacting.compact

@@ -67,6 +67,8 @@ class RowTable(RowAccess):
     with_constants = changes.with_constants
     constants = changes.constants
     write_changes = changes.write_changes
+    changed_rows = _no_spark
+    differing_rows = _no_spark
     merge = merging.merge
     merge_read = of_spark.target_read
     compact = changes.compact

@@ -281,10 +281,14 @@ class SparkCommand:
 
 @dataclass(frozen=True, slots=True)
 class ReadChanges:
-    """`lake.changes`: the change data feed of some versions of a table."""
+    """`lake.changes`: the change data feed of some versions of a table.
+
+    Attributes:
+        change_range: the versions; None for the net changes of the session's branch.
+    """
 
     table: Table
-    change_range: ChangeRange
+    change_range: ChangeRange | None
 
 
 DataStatement = (

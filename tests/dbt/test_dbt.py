@@ -42,3 +42,42 @@ def test_models_snapshots_tests_and_docs(tmp_path: Path) -> None:
     assert [name for _, name, is_temporary in held["views"] if not is_temporary] == ["open_orders"]
     assert held["catalog"]["per_day"] == ["day", "pieces"]
     assert set(held["catalog"]) == {"orders", "open_orders", "per_day", "states"}
+
+
+@pytest.mark.peer("dbt")
+def test_a_build_on_a_branch_is_published_when_all_of_it_passed(tmp_path: Path) -> None:
+    """The example: a failed test, a conflict with somebody else's change, a name that is taken."""
+    need("dbt", found=PYTHON.exists())
+    done = subprocess.run(
+        [str(PYTHON), str(ROOT / "tests" / "dbt" / "branch_program.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    first, failed, mended, conflicting, again, unnamed = json.loads(
+        done.stdout.strip().splitlines()[-1]
+    )
+    assert first["published"]
+    assert first["orders"] == [[1, 5], [2, 3]]
+    assert first["branches"] == {}
+    kept = {name: value for name, value in first.items() if name not in ("published", "branches")}
+    assert failed == {
+        **kept,
+        "published": False,
+        "branches": {"dbt": [[1, 5], [2, 3], [3, 7]]},
+    }
+    assert mended["published"]
+    assert mended["orders"] == [[1, 5], [2, 3], [3, 7]]
+    assert mended["per_day"] == [["mon", 8], ["tue", 7]]
+    assert mended["large"] == [[1], [3]]
+    assert not conflicting["published"]
+    assert conflicting["orders"] == [[1, 5], [2, 6], [3, 7]], "somebody else's change alone"
+    assert conflicting["per_day"] == mended["per_day"]
+    assert conflicting["branches"] == {"dbt": [[1, 5], [2, 9], [3, 7]]}
+    assert again["published"]
+    assert again["orders"] == [[1, 5], [2, 9], [3, 7]]
+    assert again["per_day"] == [["mon", 14], ["tue", 7]]
+    assert unnamed == {**again, "published": False}, "no model was built on main"
+    assert "added rows that this transaction should have read" in done.stdout

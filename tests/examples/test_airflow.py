@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -37,8 +38,16 @@ class Dag:
 class Task:
     """As much of its PythonOperator."""
 
-    def __init__(self, *, task_id: str, python_callable: Any, op_kwargs: dict[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        task_id: str,
+        python_callable: Any,
+        op_kwargs: dict[str, str],
+        retries: int | None = None,
+    ) -> None:
         self.task_id = task_id
+        self.retries = retries
         self.call = python_callable
         self.kwargs = op_kwargs
         self.after: list[Task] = []
@@ -58,8 +67,19 @@ class Task:
 @pytest.fixture
 def dag(monkeypatch: pytest.MonkeyPatch) -> Dag:
     """What Airflow would find in the file."""
-    for name in ("airflow", "airflow.providers", "airflow.providers.standard"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    return dag_in("orders", monkeypatch)
+
+
+@pytest.fixture
+def nightly(monkeypatch: pytest.MonkeyPatch) -> Dag:
+    """The DAG that works on a branch."""
+    return dag_in("nightly", monkeypatch)
+
+
+def dag_in(name: str, monkeypatch: pytest.MonkeyPatch) -> Dag:
+    """The DAG of a file, by modules that stand in for Airflow's."""
+    for module_name in ("airflow", "airflow.providers", "airflow.providers.standard"):
+        monkeypatch.setitem(sys.modules, module_name, ModuleType(module_name))
     operators = ModuleType("airflow.providers.standard.operators")
     python = ModuleType("airflow.providers.standard.operators.python")
     sdk = ModuleType("airflow.sdk")
@@ -69,8 +89,8 @@ def dag(monkeypatch: pytest.MonkeyPatch) -> Dag:
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setattr(Dag, "made", [])
-    runpy.run_path(str(FOLDER / "orders_dag.py"))
-    monkeypatch.delitem(sys.modules, "orders_tasks")
+    runpy.run_path(str(FOLDER / f"{name}_dag.py"))
+    monkeypatch.delitem(sys.modules, f"{name}_tasks")
     [found] = Dag.made
     return found
 
@@ -106,3 +126,70 @@ def test_a_day_that_is_none_writes_nothing(dag: Dag, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="isoformat"):
         load.run(warehouse=str(tmp_path / "lake"), incoming=str(tmp_path), day="1' OR '1' = '1")
     assert not (tmp_path / "lake").exists()
+
+
+def test_the_order_of_the_tasks_on_a_branch(nightly: Dag) -> None:
+    before = {task.task_id: [one.task_id for one in task.after] for task in nightly.tasks}
+    assert before == {
+        "prepare": [],
+        "branch": ["prepare"],
+        "load": ["branch"],
+        "audit": ["load"],
+        "publish": ["audit"],
+    }
+    assert [task.task_id for task in nightly.tasks if task.retries == 0] == ["audit"]
+
+
+class Night:
+    """A day's run of the DAG."""
+
+    def __init__(self, dag: Dag, place: Path, day: str, *orders: tuple[int, int, int]) -> None:
+        self._tasks = {task.task_id: task for task in dag.tasks}
+        self._given = {"warehouse": str(place / "lake"), "incoming": str(place), "day": day}
+        columns = ("id", "customer", "pieces")
+        lines = (json.dumps(dict(zip(columns, one, strict=True))) for one in orders)
+        (place / f"{day}.json").write_text("".join(f"{line}\n" for line in lines))
+
+    def run(self, *names: str, times: int = 1) -> None:
+        for name in names:
+            for _ in range(times):
+                self._tasks[name].run(**self._given)
+
+
+@pytest.mark.broad
+def test_a_day_is_published_when_its_audit_passed(
+    nightly: Dag, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Every task twice; then an audit that fails, and a conflict."""
+
+    def rows(query: str) -> list[tuple[object, ...]]:
+        with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+            return sorted(tuple(row) for row in lake.sql(query).collect())
+
+    first = Night(nightly, tmp_path, "2026-01-01", (1, 1, 5), (2, 1, 1))
+    first.run("prepare", times=2)
+    rows("INSERT INTO customers VALUES (1, 0), (2, 0)")
+    for _ in range(2):
+        first.run("branch", "load", "audit", times=2)
+        first.run("publish", times=2)
+    customers = "SELECT * FROM customers"
+    assert rows(customers) == [(1, 2), (2, 0)]
+    assert rows("SELECT id FROM orders") == [(1,), (2,)]
+    bad = Night(nightly, tmp_path, "2026-01-02", (3, 9, 5), (4, 1, 0))
+    bad.run("branch", "load")
+    with pytest.raises(ValueError, match=r"without a customer: \[3\]; orders of no pieces: \[4\]"):
+        bad.run("audit")
+    assert rows("SELECT id FROM orders") == [(1,), (2,)], "main has nothing of it"
+    kept = "SELECT id FROM orders VERSION AS OF 'nightly/2026-01-02'"
+    assert rows(kept) == [(1,), (2,), (3,), (4,)]
+    mended = Night(nightly, tmp_path, "2026-01-02", (3, 2, 5))
+    mended.run("branch", "load", "audit")
+    rows("UPDATE customers SET orders = 7 WHERE id = 2")
+    mended.run("publish")
+    assert rows(customers) == [(1, 2), (2, 1)], "loaded anew after the conflict"
+    assert rows("SHOW BRANCHES") == []
+    assert rows("SELECT * FROM nights") == [("2026-01-01", True), ("2026-01-02", True)]
+    mended.run("branch", "load", "audit")
+    rows("DROP BRANCH `nightly/2026-01-02`")
+    with pytest.raises(ValueError, match="isn't published, and its branch is gone"):
+        mended.run("publish")

@@ -1,0 +1,2 @@
+{{ config(materialized='view') }}
+SELECT id, pieces FROM {{ ref('orders') }} WHERE pieces > 4

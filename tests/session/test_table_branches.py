@@ -351,6 +351,27 @@ def test_the_feature_is_dropped_once_no_branch_is_left(place: Place) -> None:
     assert len(place.rows("SELECT * FROM {b}")) == 4
 
 
+def test_a_clone_has_no_branches(place: Place) -> None:
+    place.do("CREATE BRANCH b FOR TABLE {t}; INSERT INTO {b} VALUES (4, 4)")
+    place.close("b")
+    for name, source in {"of_main": "{t}", "of_branch": "{b}"}.items():
+        clone = f"{place.place}/{name}"
+        place.do(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE {source}")
+        latest = place.engine.at_path(TablePath(clone)).log.latest()
+        assert latest.domains == {}
+        assert not latest.features & {FEATURE, CLOSED, "domainMetadata"}
+        place.do(f"INSERT INTO delta.`{clone}` VALUES (9, 9)")
+
+
+def test_what_replaces_main_leaves_its_branches(place: Place) -> None:
+    place.do("CREATE BRANCH b FOR TABLE {t}; INSERT INTO {b} VALUES (4, 4)")
+    place.do("RESTORE TABLE {t} TO VERSION AS OF 0; CREATE OR REPLACE TABLE {t} (id BIGINT)")
+    assert len(place.rows("SELECT * FROM {b}")) == 4
+    with pytest.raises(Conflict):
+        place.do("PUBLISH BRANCH b FOR TABLE {t}")
+    place.do("RESTORE TABLE {b} TO VERSION AS OF 2; DROP BRANCH b FOR TABLE {t}")
+
+
 def test_a_damaged_branch_can_be_dropped(place: Place) -> None:
     place.do("CREATE BRANCH b FOR TABLE {t}; INSERT INTO {b} VALUES (4, 4)")
     place.do("INSERT INTO {b} VALUES (5, 5)")

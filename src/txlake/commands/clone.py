@@ -20,6 +20,9 @@ from txlake.ddl.table_metadata import INTERNAL_PROPERTIES, new_table_actions
 from txlake.errors import InvalidRequest
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Add, DeletionVector, FileKey
+from txlake.protocol.branching import CLOSED
+from txlake.protocol.branching import DOMAIN as BRANCHES
+from txlake.protocol.branching import FEATURE as BRANCHING
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
@@ -31,13 +34,15 @@ from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.protocol.schema_rules import column_text
 from txlake.sql.statements import Clone
 
-# These bind a table to its own log or catalog.
+# These bind a table to its own log, branches or catalog.
 _NOT_CLONED = (
     CATALOG_FEATURE,
     "catalogManaged",
     "catalogOwned",
     "catalogOwned-preview",
     "checkpointProtection",
+    BRANCHING,
+    CLOSED,
 )
 
 
@@ -163,7 +168,10 @@ def _definition(
             mode  # without the feature in its protocol, the source's property is ignored
         )
     features = (source.features & (READABLE | WRITABLE)) - set(_NOT_CLONED)
-    if set(source.domains) == {DOMAIN}:  # the membership domain came with the catalog
+    # What came with the catalog, or with branches, stays behind.
+    if set(source.domains) == {DOMAIN} or (
+        BRANCHING in source.features and set(source.domains) <= {BRANCHES}
+    ):
         features -= {"domainMetadata"}
     before = {} if existing is None else marks_of(existing.schema, table)
     return new_table_actions(

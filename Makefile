@@ -214,6 +214,10 @@ bench-quick: setup ## the same on less data, the short suites alone: ten minutes
 	@tools/delta_jars.sh
 	@$(PYTHON) -m bench --quick $(BENCH_ARGS)
 
+.PHONY: bench-branches
+bench-branches: setup ## what branches cost, beside transactions and a lake without them: five minutes
+	@$(PYTHON) -m bench.branches --page $(BENCH_ARGS)
+
 .PHONY: bench-far
 bench-far: setup ## statements on a store that takes 30 ms a request, and the other engines: BENCH_ARGS='--latency 5 30 100'
 	@tools/delta_jars.sh

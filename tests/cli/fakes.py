@@ -38,6 +38,7 @@ class FakeWorker:
     )
     misread_errors: list[TxlakeError] = field(default_factory=list)
     tables: Sequence[str] = ()
+    known_branches: Sequence[str] = ()
 
     def run(self, text: str, rows_max: int | None) -> Result:
         self.ran.append(text)
@@ -76,6 +77,9 @@ class FakeWorker:
 
     def names(self) -> Sequence[str]:
         return self.tables
+
+    def branches(self) -> Sequence[str]:
+        return self.known_branches
 
 
 @dataclass

@@ -55,7 +55,7 @@ class Lake:
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
     made = Lake()
     monkeypatch.setattr(lakes, "lake_worker", made.lake_worker)
-    for name in ("locks", "transactions", "conflicts", "recover"):
+    for name in ("locks", "transactions", "conflicts", "branches", "recover"):
         monkeypatch.setattr(lakes, name, made.listing)
     monkeypatch.delenv("TXLAKE_LAKE", raising=False)
     monkeypatch.delenv("TXLAKE_CATALOG", raising=False)
@@ -246,7 +246,7 @@ def test_how_many_rows_are_wanted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
     assert wanted == [100, 7, None, None]
 
 
-@pytest.mark.parametrize("command", ["locks", "transactions", "conflicts", "recover"])
+@pytest.mark.parametrize("command", ["locks", "transactions", "conflicts", "branches", "recover"])
 def test_a_listing(lake: Lake, command: str) -> None:
     drawn = txlake(command, "-l", "wh")
     assert drawn.exit_code == 0

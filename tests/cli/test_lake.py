@@ -161,6 +161,25 @@ def test_rows_that_no_query_gave_are_as_plain_as_others(spark: SparkSession) -> 
     assert rows_result(AsRows().nothing()) == frame_result(frame.select())
 
 
+def test_branches_as_the_command_line_sees_them(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "quiet_spark", started)
+    assert txlake("sql", "-l", warehouse, "CREATE TABLE t (id INT); CREATE BRANCH `a/1`")[0] == 0
+    change = "USE BRANCH `a/1`; INSERT INTO t VALUES (1); CREATE TAG old"
+    assert txlake("sql", "-l", warehouse, change)[0] == 0
+    code, out, _ = txlake("branches", "-l", warehouse, "--json")
+    assert code == 0
+    first, second = map(json.loads, out.splitlines())
+    assert set(first) == set(VIEWS["txlake.branches"].schema.names)
+    assert (first["name"], first["versions"]) == ("a/1", 1)
+    assert (second["name"], second["kind"], second["parent"]) == ("old", "tag", "a/1")
+    assert first["size_in_bytes"] == second["size_in_bytes"] == 0, "both keep the file"
+    assert txlake("sql", "-l", warehouse, "DROP TAG old")[0] == 0
+    _, out, _ = txlake("branches", "-l", warehouse, "--json")
+    assert json.loads(out)["size_in_bytes"] > 0
+
+
 def test_a_session_as_the_command_line_sees_it(lake: Lake) -> None:
     worker = worker_on(lake)
     assert worker.state() == SessionState(database="default", isolation="write_serializable")
@@ -350,7 +369,7 @@ def test_locks_and_conflicts_of_any_process_are_listed(
 def test_a_lake_where_nothing_goes_on(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lakes, "quiet_spark", started)
     assert txlake("sql", "-l", warehouse, "SHOW TABLES")[0] == 0
-    for command in ("locks", "transactions", "conflicts"):
+    for command in ("locks", "transactions", "conflicts", "branches"):
         assert txlake(command, "-l", warehouse, "--json") == (0, "", "")
         assert txlake(command, "-l", warehouse)[1] == "0 rows\n"
     code, _, err = txlake("transactions", "--kill", "nope", "-l", warehouse)
@@ -360,7 +379,10 @@ def test_a_lake_where_nothing_goes_on(warehouse: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "command",
-    ["locks", "transactions", "transactions --kill 1", "conflicts", "history t", "console -p 0"],
+    [
+        *("locks", "transactions", "transactions --kill 1", "conflicts", "branches"),
+        *("history t", "console -p 0"),
+    ],
 )
 def test_who_only_looks_makes_no_lake_at_a_mistyped_place(
     command: str, warehouse: str, tmp_path: Path

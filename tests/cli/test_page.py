@@ -53,7 +53,7 @@ def test_the_examples_run_as_written(
             assert settled(said) == settled(shown), command
         assert done.exit_code == 0 or "[exit" in shown, said
         ran += 1
-    assert ran == 10
+    assert ran == 12
     for block in blocks(TEXT, "console"):
         for line in block.splitlines():
             if line.startswith("{"):
@@ -85,6 +85,7 @@ def test_the_prompts_are_those_of_the_program() -> None:
         SessionState(database="sales", isolation="serializable", transaction="1"),
         SessionState(database="sales", isolation="snapshot", transaction="1", read_only=True),
         SessionState(database="sales", isolation="serializable", transaction="1", failed=True),
+        SessionState(database="sales", isolation="snapshot", branch="nightly"),
     )
     made = list(map(prompt_text, standings))
     assert [codes(cells[0])[0] for cells in table(TEXT, "prompt")] == made

@@ -179,6 +179,14 @@ def test_its_own_commands() -> None:
             SessionState(database="sales", isolation="snapshot", transaction="1", read_only=True),
             "sales*[snapshot, read only]> ",
         ),
+        (
+            SessionState(database="sales", isolation="snapshot", branch="nightly/1"),
+            "sales@nightly/1> ",
+        ),
+        (
+            SessionState(database="sales", isolation="snapshot", transaction="1", branch="x"),
+            "sales@x*[snapshot]> ",
+        ),
     ],
 )
 def test_what_the_prompt_shows(standing: SessionState, text: str) -> None:
@@ -253,7 +261,7 @@ def test_a_folder_that_cannot_be_written_only_costs_the_memory(tmp_path: Path) -
 
 
 def completions(text: str, *names: str) -> list[str]:
-    completer = SqlCompleter(lambda: names)
+    completer = SqlCompleter(lambda: names, lambda: ["2026-01", "Nightly", "nightly/2", "other"])
     return [found.text for found in completer.get_completions(Document(text), CompleteEvent())]
 
 
@@ -265,9 +273,26 @@ def test_what_is_completed() -> None:
     assert "SERIALIZABLE" in completions("BEGIN ISOLATION LEVEL SER")
 
 
+def test_branches_and_tags_are_completed_where_one_is_named() -> None:
+    """In backquotes where they need them; tables and keywords aren't meant there."""
+    nightly = ["Nightly", "`nightly/2`"]
+    assert completions("USE BRANCH ni", "nights") == nightly
+    assert completions("explain publish branch NI") == nightly
+    assert completions("DROP BRANCH IF EXISTS n") == nightly
+    assert completions("USE BRANCH `nightly/") == ["`nightly/2`"]
+    assert completions("DROP TAG ") == ["`2026-01`", *nightly, "other"]
+    assert completions("SELECT * FROM branch ni", "nights") == nightly
+    assert completions("USE branchx ni", "nights") == ["nights"]
+    assert completions("PUBLISH BRANCH x PER", "nights") == ["PER"]
+    for typed in ("REB", "BRANCHE", "PUB", "RETA", "INSTAN", "TAGS", "PER"):
+        assert any(found.startswith(typed) for found in completions(typed)), typed
+
+
 def test_the_prompt_completes_the_lakes_names() -> None:
-    with prompting(FakeWorker(tables=["orders_of_the_shop"]), "") as (prompt, _):
+    worker = FakeWorker(tables=["orders_of_the_shop"], known_branches=["nightly"])
+    with prompting(worker, "") as (prompt, _):
         completer = prompt._reader.completer
     assert completer is not None
-    found = completer.get_completions(Document("FROM orders_"), CompleteEvent())
-    assert [one.text for one in found] == ["orders_of_the_shop"]
+    for typed, whole in (("FROM orders_", "orders_of_the_shop"), ("USE BRANCH n", "nightly")):
+        found = completer.get_completions(Document(typed), CompleteEvent())
+        assert [one.text for one in found] == [whole]

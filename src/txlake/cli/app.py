@@ -246,6 +246,20 @@ def transactions(
 
 
 @app.command()
+def branches(
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Show the branches and tags, what they changed, and the bytes that they alone keep."""
+    from txlake.cli import lakes
+
+    connection = lake_connection(lake, catalog, None, storage_option)
+    _print_listing(as_json, lambda: lakes.branches(connection))
+
+
+@app.command()
 def conflicts(
     lake: Lake = None,
     catalog: Catalog = None,

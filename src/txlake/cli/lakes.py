@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from txlake.lake.lake import Lake
     from txlake.ports import Store
     from txlake.session.session import Session
+    from txlake.session.views.describe import Rows
 
 HISTORY = {
     "version": "bigint",
@@ -218,6 +219,18 @@ def transactions(connection: ConnectionSettings) -> Result:
     return _read_view(connection, "txlake.transactions")
 
 
+def branches(connection: ConnectionSettings) -> Result:
+    """Return the branches and tags, with what each costs: `txlake.branches`. Starts no Spark.
+
+    Unlike the other listings it reads logs of tables.
+    """
+    from txlake.session.catalog_access import refuse_lost
+
+    with open_existing_lake(connection) as (_, session):
+        refuse_lost(session.engine)
+        return _rows_of(session.catalog_view("txlake.branches"))
+
+
 def conflicts(connection: ConnectionSettings) -> Result:
     """Return the conflicts of all processes, oldest first: `txlake.conflicts`. Starts no Spark."""
     return _read_view(connection, "txlake.conflicts")
@@ -344,11 +357,16 @@ def _run_server(
 
 def _read_view(connection: ConnectionSettings, name: str) -> Result:
     """Return the rows of a catalog view, which reads no tables."""
-    from txlake.protocol.type_text import short_text
     from txlake.session.views import VIEWS, CatalogEntrySource
 
     with lake_catalog(connection) as catalog:
-        rows = VIEWS[name].read(CatalogEntrySource(catalog, lambda _: None))
+        return _rows_of(VIEWS[name].read(CatalogEntrySource(catalog, lambda _: None)))
+
+
+def _rows_of(rows: Rows) -> Result:
+    """Return a view's rows as a result."""
+    from txlake.protocol.type_text import short_text
+
     columns = {field.name: short_text(field.type) for field in rows.schema.fields}
     return mappings_result(columns, [dict(zip(columns, row)) for row in rows.rows])
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 HELP = r"""Statements end with a ; and may take several lines. Ctrl-C cancels what is typed, or the
 statement that runs; Ctrl-D leaves, and rolls an open transaction back.
 
-The prompt is the database; after it * stands for an open transaction and ! for one that failed and
-waits for ROLLBACK, with its isolation level: sales*[serializable]>
+The prompt is the database, with the branch in use, if it isn't main: sales@nightly>. After it *
+stands for an open transaction and ! for one that failed and waits for ROLLBACK, with its isolation
+level: sales*[serializable]>
 
   \d          the tables of the database        \l        the databases
   \d TABLE    a table's columns                 \timing   says how long statements take, or not
@@ -60,7 +61,7 @@ class Prompt:
         self._runner = ScriptRunner(worker=worker, output=output, system=System(), retries=retries)
         self._reader: PromptSession[str] = PromptSession(
             history=_history(state_folder),
-            completer=SqlCompleter(self._names),
+            completer=SqlCompleter(self._names, self._branches),
             complete_while_typing=False,
             multiline=Condition(lambda: not is_ready_to_run(get_app().current_buffer.text)),
             prompt_continuation=_continuation,
@@ -157,16 +158,24 @@ class Prompt:
         except TxlakeError:
             return []
 
+    def _branches(self) -> Sequence[str]:
+        """Return the branches and tags for completion; none while the catalog is unavailable."""
+        try:
+            return self._worker.branches()
+        except TxlakeError:
+            return []
+
 
 def prompt_text(state: SessionState) -> str:
     """Return `sales> `; in a transaction `sales*[snapshot]> `, and `sales![snapshot]> ` once it
-    failed.
+    failed; on a branch `sales@nightly> ` and the like.
     """
+    place = state.database if state.branch is None else f"{state.database}@{state.branch}"
     if state.transaction is None:
-        return f"{state.database}> "
+        return f"{place}> "
     mark = "!" if state.failed else "*"
     level = state.isolation + (", read only" if state.read_only else "")
-    return f"{state.database}{mark}[{level}]> "
+    return f"{place}{mark}[{level}]> "
 
 
 def is_command(text: str) -> bool:

@@ -31,6 +31,7 @@ class SessionState:
         isolation: the isolation level in force, as Python writes it.
         transaction: the open transaction's id; None without one.
         failed: the open transaction was rolled back, and waits for ROLLBACK or COMMIT.
+        branch: the branch in use; None on main.
     """
 
     database: str
@@ -38,6 +39,7 @@ class SessionState:
     transaction: str | None = None
     failed: bool = False
     read_only: bool = False
+    branch: str | None = None
 
 
 class Worker(Protocol):
@@ -60,6 +62,9 @@ class Worker(Protocol):
 
     def names(self) -> Sequence[str]:
         """Return the tables and databases that a statement can name, for completion."""
+
+    def branches(self) -> Sequence[str]:
+        """Return the branches and tags that a statement can name, for completion."""
 
 
 class LakeWorker:
@@ -132,6 +137,7 @@ class LakeWorker:
             transaction=None if current is None else current.id,
             failed=current is not None and current.state is not State.ACTIVE,
             read_only=current is not None and current.read_only,
+            branch=None if session.engine.branch is None else session.engine.branch.name,
         )
 
     def use(self, database: str) -> None:
@@ -157,3 +163,12 @@ class LakeWorker:
             names.append(database.name)
             names.extend(f"{database.name}.{table}" for table in tables)
         return names
+
+    def branches(self) -> Sequence[str]:
+        """Return the branches and tags by name; none where another system's catalog has the
+        names.
+        """
+        catalog = self._session.engine.catalog
+        if not catalog.is_lake:
+            return []
+        return [entry.name for entry in catalog.of_lake().branches.entries()]

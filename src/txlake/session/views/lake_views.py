@@ -94,7 +94,7 @@ def _branches(entries: EntrySource) -> Iterator[RowValues]:
             "sequence": entry.fork_sequence,
             "changed_tables": one.changed_tables,
             "versions": one.versions,
-            "size_in_bytes": kept.get(entry.number, 0),
+            "size_in_bytes": None if kept is None else kept.get(entry.number, 0),
             "is_in_use": one.is_in_use,
         }
 

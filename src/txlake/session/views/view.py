@@ -83,9 +83,9 @@ class EntrySource(Protocol):
         """Return the branches and tags by name."""
         ...
 
-    def kept_alone(self) -> Mapping[int, int | None]:
+    def kept_alone(self) -> Mapping[int, int | None] | None:
         """Return for the numbers of branches the bytes that only each of them keeps, 0 left out;
-        None if that is unknown.
+        None for what is unknown.
         """
         ...
 
@@ -102,13 +102,13 @@ class CatalogEntrySource:
     Attributes:
         layout_of: reads a table's columns and partition columns.
         own: returns the number of the session that reads the view.
-        kept_by: returns what `kept_alone` does; it reads logs of tables.
+        kept_by: returns what `kept_alone` does, by the logs of tables; None: nothing is known.
     """
 
     catalog: Catalog
     layout_of: Callable[[TableEntry], TableLayout | None]
     own: Callable[[], int | None] = lambda: None
-    kept_by: Callable[[], Mapping[int, int | None]] = dict
+    kept_by: Callable[[], Mapping[int, int | None]] | None = None
 
     def databases(self) -> Sequence[DatabaseEntry]:
         return self.catalog.databases()
@@ -153,8 +153,8 @@ class CatalogEntrySource:
     def branches(self) -> Sequence[BranchUsage]:
         return self.catalog.branches.usage()
 
-    def kept_alone(self) -> Mapping[int, int | None]:
-        return self.kept_by()
+    def kept_alone(self) -> Mapping[int, int | None] | None:
+        return None if self.kept_by is None else self.kept_by()
 
 
 @dataclass(frozen=True, slots=True)

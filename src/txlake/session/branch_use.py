@@ -136,6 +136,15 @@ def mark_of(engine: Engine) -> BranchMark | None:
     return None if branch is None else BranchMark(branch.id, branch.name)
 
 
+def mark_of_table(engine: Engine, handle: Handle | None) -> BranchMark | None:
+    """Return the mark of the branch whose versions a table's are: of the lake, or of a path table;
+    None for main's.
+    """
+    if handle is not None and handle.branch is not None:
+        return BranchMark(handle.branch.id, handle.branch.name)
+    return mark_of(engine)
+
+
 def engine_at(engine: Engine, mark: BranchMark) -> Engine:
     """Return the engine with a branch's names. Raises InvalidRequest if the branch has ended."""
     found = engine.catalog.of_lake().branches.find(mark.name)

@@ -294,3 +294,53 @@ def test_a_source_of_main_is_as_before(lake: txlake.Lake) -> None:
     made = Source(handle.log, handle.log.latest(), source_options({}))
     assert "branchId" not in made.initial().to_json()
     assert made.initial().to_json()["format"] == 1
+
+
+# Branches of path tables
+
+
+@pytest.fixture
+def path_table(lake: txlake.Lake, tmp_path: Path) -> str:
+    """A path table of one row, with a branch that has one more."""
+    place = str(tmp_path / "outside")
+    lake.write(ids(1), place)
+    lake.sql(f"CREATE BRANCH b FOR TABLE delta.`{place}`")
+    lake.write(ids(2), f"{place}@branch:b", "append")
+    return place
+
+
+def test_a_checkpoint_belongs_to_a_path_tables_branch(lake: txlake.Lake, path_table: str) -> None:
+    def opened(place: str) -> UnlimitedReader:
+        return UnlimitedReader({"path": place}, stream_columns({"path": place}))
+
+    on_branch, on_main = opened(f"{path_table}@branch:b"), opened(path_table)
+    of_branch, of_main = on_branch.latestOffset(), on_main.latestOffset()
+    assert read(on_branch, on_branch.initialOffset(), of_branch) == [1, 2]
+    assert read(on_main, on_main.initialOffset(), of_main) == [1]
+    with pytest.raises(InvalidRequest, match="reads branch 'b', and this one reads main"):
+        on_main.partitions(of_branch, of_branch)
+    with pytest.raises(InvalidRequest, match="reads main, and this one reads branch 'b'"):
+        on_branch.partitions(of_main, of_main)
+    lake.sql(f"PUBLISH BRANCH b FOR TABLE delta.`{path_table}`")
+    with pytest.raises(InvalidRequest, match="branch 'b' has ended: it was published"):
+        on_branch.latestOffset()
+    lake.sql(f"CREATE BRANCH b FOR TABLE delta.`{path_table}`")
+    with pytest.raises(InvalidRequest, match="branch 'b' has ended, and this is another one"):
+        on_branch.latestOffset()
+    on_branch.stop()
+    on_main.stop()
+
+
+def test_a_sink_belongs_to_a_path_tables_branch(lake: txlake.Lake, path_table: str) -> None:
+    def put(place: str, number: int) -> None:
+        sink = TableSink(table=place, checkpoint="", output_mode="append")
+        with lake.session() as own:
+            sink.commit(own, QUERY, number, BATCH)
+
+    for _ in range(2):
+        put(f"{path_table}@branch:b", 0)
+    with pytest.raises(InvalidRequest, match=r"writes to branch 'b', .* writes to main"):
+        put(path_table, 1)
+    lake.sql(f"PUBLISH BRANCH b FOR TABLE delta.`{path_table}`")
+    with pytest.raises(InvalidRequest, match=r"writes to branch 'b', .* writes to main"):
+        put(path_table, 1)

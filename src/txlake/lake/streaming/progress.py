@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.ports import Store
-from txlake.session.branch_use import BranchMark, mark_of
+from txlake.session.branch_use import BranchMark, mark_of, mark_of_table
 from txlake.session.engine import Engine, Handle
 from txlake.sql.statements import TablePath
 
@@ -82,7 +82,6 @@ class Progress:
         self._query_id = query_id
         self._path = f"{FOLDER}/{query_id}.json"
         self._sink = sink
-        self._branch = mark_of(engine)
 
     def claim(self, table: Handle | None = None) -> None:
         """Record this sink as the query's, if there is no record.
@@ -90,7 +89,7 @@ class Progress:
         Raises as `require_own`.
         """
         if self.require_own(table) is None:
-            record = ProgressRecord(sink=self._sink, branch=self._branch)
+            record = ProgressRecord(sink=self._sink, branch=mark_of_table(self._engine, table))
             self._store.put(self._path, record.encode())
 
     def require_own(self, table: Handle | None = None) -> ProgressRecord | None:
@@ -101,8 +100,9 @@ class Progress:
         invalid record.
         """
         record = self._read()
-        if record is not None and record.branch != self._branch:
-            raise self._other_branch(record.branch)
+        branch = mark_of_table(self._engine, table)
+        if record is not None and record.branch != branch:
+            raise self._other_branch(branch, record.branch)
         if (
             record is not None
             and record.sink != self._sink
@@ -115,10 +115,10 @@ class Progress:
             )
         return record
 
-    def _other_branch(self, other: BranchMark | None) -> InvalidRequest:
+    def _other_branch(self, own: BranchMark | None, other: BranchMark | None) -> InvalidRequest:
         """Return the error for a checkpoint of a stream that writes to another branch."""
-        here = str(self._branch or "main")
-        if self._branch is not None and other is not None and self._branch.name == other.name:
+        here = str(own or "main")
+        if own is not None and other is not None and own.name == other.name:
             here = f"{here} as it is now: that one was published, rebased or dropped"
         return InvalidRequest(
             f"{self._sink}: the checkpoint is that of a stream that writes to {other or 'main'}, "
@@ -158,7 +158,10 @@ class Progress:
         if previous is not None and previous.batch == batch_id:
             urls.update(previous.tables)
         record = ProgressRecord(
-            sink=self._sink, batch=batch_id, tables=tuple(sorted(urls)), branch=self._branch
+            sink=self._sink,
+            batch=batch_id,
+            tables=tuple(sorted(urls)),
+            branch=mark_of(self._engine),
         )
         self._store.put(self._path, record.encode())
         if self.is_done(batch_id):

@@ -42,14 +42,16 @@ class _OpenTable:
         from txlake.lake.streaming.opening import create_session, find_table
         from txlake.lake.streaming.planning import require_table_schema
         from txlake.lake.streaming.source import Source
-        from txlake.session.branch_use import mark_of
+        from txlake.session.branch_use import mark_of_table
 
         place, parsed = place_of(options), source_options(options)
         self.session = create_session(place)
         handle = find_table(self.session, place)
         own = handle.log.latest()
         require_table_schema(schema, _columns(own, parsed), own.table)
-        self.source: Source = Source(handle.log, own, parsed, mark_of(self.session.engine))
+        self._branch = mark_of_table(self.session.engine, handle)
+        self.source: Source = Source(handle.log, own, parsed, self._branch)
+        self._place = place
         self._options = parsed
         self._storage_options = place.storage_options
         self._schema = schema
@@ -57,11 +59,25 @@ class _OpenTable:
 
     def require_branch(self) -> None:
         """Raise InvalidRequest if the stream's branch has ended."""
-        from txlake.session.branch_use import require_branch_kept, require_branch_open
+        from txlake.errors import InvalidRequest
+        from txlake.lake.streaming.opening import find_table
+        from txlake.session.branch_use import (
+            mark_of,
+            mark_of_table,
+            require_branch_kept,
+            require_branch_open,
+        )
 
         engine = self.session.engine
         require_branch_kept(engine)
         require_branch_open(engine)
+        if self._branch != mark_of(engine) and self._branch != mark_of_table(
+            engine, find_table(self.session, self._place)
+        ):
+            raise InvalidRequest(
+                f"{self._place.table}: {self._branch} has ended, and this is another one of the "
+                "same name. Start a new query with a new checkpoint"
+            )
 
     def parts(self, start: Offset, end: Offset) -> list[tuple[StreamTask, list[StreamedFile]]]:
         """Return the task and files of each of Spark's partitions, from `start` to before `end`."""

@@ -8,8 +8,16 @@ import pytest
 
 from tests.catalog.ledgers import User, new, version
 from txlake.catalog import Catalog
-from txlake.errors import InvalidRequest
-from txlake.ports import DroppedTable, NewTable, Ratified, RenamedTable
+from txlake.errors import InvalidRequest, Unavailable
+from txlake.ports import (
+    AdoptedTable,
+    DroppedTable,
+    EndedBranch,
+    NewTable,
+    Ratification,
+    Ratified,
+    RenamedTable,
+)
 
 pytestmark = pytest.mark.usefixtures("direct")
 
@@ -156,7 +164,8 @@ def test_a_dropped_branch_leaves_nothing(user: User) -> None:
         x.ratify(version(own, 2), transaction_id=transaction)
     after = user.catalog.contents.read()
     for relation in before:
-        if relation != "txlake_counters":
+        # The instants of its transactions stay, as of any that have no commit.
+        if relation not in ("txlake_counters", "txlake_bare_ratifications"):
             assert after[relation] == before[relation], relation
     with pytest.raises(InvalidRequest, match="there is no branch 'x': SHOW BRANCHES"):
         user.catalog.branches.drop("x")
@@ -231,3 +240,70 @@ def test_the_last_instant_by_a_time(opened: Callable[[], Catalog]) -> None:
     assert branches.instant_at(made.time_ms) == made.sequence
     with pytest.raises(InvalidRequest, match=r"that time is [\d,]+ seconds in the future"):
         branches.instant_at(made.time_ms + 10**9)
+
+
+# Its end
+
+
+def ended(user: User, name: str, adopted: str = "") -> EndedBranch:
+    """The end of a branch with the versions that its tables have now, without an adopted one."""
+    entry = user.catalog.branches.find(name)
+    assert entry is not None
+    tables = [table.entry for table in user.catalog.branches.tables(entry)]
+    left = [table for table in tables if table.id != adopted]
+    return EndedBranch(
+        id=entry.id, tables={table.id: (table.head or 0, table.modified_ms) for table in left}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "ends_first"), [("a", True), ("a", False), ("n", True)], ids=["begun", "late", "new"]
+)
+def test_a_branch_gets_no_commit_in_the_batch_that_ends_it(
+    user: User, name: str, ends_first: bool
+) -> None:
+    user.create("a")
+    branch = user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    made = NewTable(
+        id="n", database="default", name="n", location="file:///n", managed=True,
+        branch=branch.number,
+    )  # fmt: skip
+    x.ratify(version("n", 0), names=(made,))
+    own, head = of(x.catalog, name)
+    assert head == 0
+    end = Ratification(transaction_id=user.begin(), names=(ended(user, "x"),))
+    commit = Ratification(transaction_id=x.begin(), commits=(version(own, 1),))
+    requests = [end, commit] if ends_first else [commit, end]
+    first, second = user.catalog.ledger._ratify_batch(requests)
+    assert isinstance(first, Ratified)
+    assert isinstance(second, InvalidRequest if ends_first else Unavailable)
+    assert (user.catalog.branches.find("x") is None) == ends_first
+
+
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_commit_without_a_reply_is_found_after_the_branchs_end(
+    user: User, is_published: bool
+) -> None:
+    """It was ratified, perhaps published: its writer must not take it for a failed one."""
+    user.create("a", "b")
+    branch = user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    made = NewTable(
+        id="n", database="default", name="n", location="file:///n", managed=True,
+        branch=branch.number,
+    )  # fmt: skip
+    ids = [x.begin() for _ in range(3)]  # one of which never commits
+    own, other = of(x.catalog, "a")[0], of(x.catalog, "b")[0]
+    found = [
+        x.ratify(version(own, 1), version(other, 1), transaction_id=ids[0]),
+        x.ratify(version("n", 0), version(own, 2), names=(made,), transaction_id=ids[1]),
+    ]
+    if is_published:
+        adopted = AdoptedTable(id="n", database="default", name="n", branch=0)
+        user.ratify(names=(adopted, ended(user, "x", adopted="n")))
+    else:
+        user.catalog.branches.drop("x")
+    traces = user.catalog.ledger._find_ratified([*ids, branch.id])
+    assert all(isinstance(each, Ratified) for each in found)
+    assert {each: traces[each].sequence for each in traces} == {ids[0]: 2, ids[1]: 3}

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import counter_rows, names
 from txlake.catalog.names import DatabaseEntry, TableEntry
 from txlake.catalog.relations import (
+    bare,
     branch_reads,
     branches,
     commits,
@@ -384,9 +385,32 @@ def _delete_rows(connection: Connection, entry: BranchEntry) -> None:
             dropped_from=None,
         )
     )
+    _keep_traces(connection, entry, own_ids)
     for relation in (commits, identities):
         connection.execute(sa.delete(relation).where(relation.c.table_id.in_(own_ids)))
     connection.execute(sa.delete(views).where(views.c.database_id.in_(own_databases)))
     connection.execute(sa.delete(tables).where(is_own))
     connection.execute(sa.delete(databases).where(databases.c.branch == entry.number))
     connection.execute(sa.delete(branches).where(branches.c.id == entry.id))
+
+
+def _keep_traces(
+    connection: Connection, entry: BranchEntry, own_ids: sa.Select[tuple[str]]
+) -> None:
+    """Keep, without their commits, the instants of the transactions that committed on a branch: one
+    that got no reply to its commit looks there whether it was ratified.
+    """
+    other = commits.alias()
+    is_traced = [
+        sa.exists().where(bare.c.transaction_id == commits.c.transaction_id),
+        sa.exists().where(
+            (other.c.transaction_id == commits.c.transaction_id) & other.c.table_id.not_in(own_ids)
+        ),
+    ]
+    made = (
+        sa.select(commits.c.transaction_id, commits.c.sequence, commits.c.time_ms)
+        .where(commits.c.table_id.in_(own_ids), commits.c.transaction_id != entry.id)
+        .where(*(~one for one in is_traced))
+        .distinct()
+    )
+    connection.execute(sa.insert(bare).from_select(["transaction_id", "sequence", "time_ms"], made))

@@ -351,7 +351,7 @@ class _Batch:
 
     def _change_names(self, request: Ratification) -> dict[str, _TableState]:
         """Make a request's changes of names; return the new states of the tables that were created,
-        dropped or undropped.
+        dropped or undropped, or went with their branch.
 
         Raises InvalidRequest if a change isn't possible, Unavailable as `drop_rows.undrop_table`.
         """
@@ -390,9 +390,17 @@ class _Batch:
                     branch_rows.adopt_table(self._connection, change, self._now_ms)
                 case EndedBranch():
                     branch_rows.end_branch(self._connection, change, self._now_ms)
+                    changed.update(self._gone_tables())
                 case _:
                     assert_never(change)
         return changed
+
+    def _gone_tables(self) -> dict[str, _TableState]:
+        """Return the batch's tables that have gone with a branch, as dropped ones."""
+        is_live = tables.c.id.in_(self._tables) & tables.c.dropped_sequence.is_(None)
+        live = set(self._connection.scalars(sa.select(tables.c.id).where(is_live)))
+        gone = (item for item in self._tables.items() if item[0] not in live)
+        return {table_id: replace(state, is_dropped=True) for table_id, state in gone}
 
     def _undrop_table(self, change: UndroppedTable, transaction_id: str) -> _TableState:
         """Undrop a table, with the head that its log has now if the change gives one; return its

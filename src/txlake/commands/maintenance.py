@@ -263,6 +263,8 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
     others_open = _others_open(context)
     gone = _end_expired(context.engine, dry_run=statement.dry_run)
     other_lines = partial(context.engine.other_lines, handle, without=gone)
+    is_of_lake = handle.in_lake and context.engine.catalog.is_lake
+    open_branches = context.engine.open_branches if is_of_lake else None
     if statement.dry_run:
         plan = plan_vacuum(
             handle.log,
@@ -270,6 +272,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
             retention_check=check,
             others_open=others_open,
             other_lines=other_lines,
+            open_branches=open_branches,
         )
         return [absolute_url(handle.store.url, path) for path in plan.paths]
     vacuum(
@@ -279,6 +282,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         begin=partial(registered, context.engine, context.transaction.session_number),
         others_open=others_open,
         other_lines=other_lines,
+        open_branches=open_branches,
     )
     return [handle.store.url]
 

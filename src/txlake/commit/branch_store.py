@@ -23,7 +23,7 @@ The RFC leaves open, and is decided here:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -70,11 +70,20 @@ class BranchStore:
 
     Paths below `_delta_log/_branches` are the table's, and can be used to remove a branch; `list`
     has them if it is of a folder there.
+
+    A branch may begin with a version that hasn't been put into its parent's log yet. Where a commit
+    up to the base is missing, `publish_parent` is called, which puts such commits there.
     """
 
-    __slots__ = ("_folder", "_parent", "base")
+    __slots__ = ("_folder", "_parent", "_publish_parent", "base")
 
-    def __init__(self, store: Store, branch_id: str, base: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        branch_id: str,
+        base: int,
+        publish_parent: Callable[[], None] = lambda: None,
+    ) -> None:
         if not branch_id or "/" in branch_id or branch_id in {".", ".."}:
             raise InvalidRequest(
                 f"{store.url}: expected a branch's id to be the name of a folder, found "
@@ -87,6 +96,7 @@ class BranchStore:
             )
         self._parent = store
         self._folder = f"{BRANCHES_FOLDER}/{branch_id}"
+        self._publish_parent = publish_parent
         self.base = base
 
     @property
@@ -111,7 +121,9 @@ class BranchStore:
         try:
             return read(self._place(path))
         except FileNotFoundError:
-            if not path.startswith(f"{SIDECAR_FOLDER}/"):
+            if self._is_inherited_commit(path):
+                self._publish_parent()
+            elif not path.startswith(f"{SIDECAR_FOLDER}/"):
                 raise
             return read(path)
 
@@ -119,6 +131,9 @@ class BranchStore:
         """Return the file's size and time; None if it doesn't exist for this branch."""
         found = self._parent.head(self._place(path))
         if found is None and path.startswith(f"{SIDECAR_FOLDER}/"):
+            return self._parent.head(path)
+        if found is None and self._is_inherited_commit(path):
+            self._publish_parent()
             return self._parent.head(path)
         return None if found is None else _at(path, found)
 
@@ -166,13 +181,21 @@ class BranchStore:
             return list_own()
         wait = begin(lambda: list(list_own()), store=self._parent)
         end = first if before is None else min(before, first)
-        inherited = list(
-            filter(self._is_inherited_object, self._parent.list(LOG_FOLDER, start_after, end))
-        )
+        inherited = self._list_inherited(start_after, end)
+        newest = commit_path(self.base)
+        is_in_range = newest < end and (start_after is None or newest > start_after)
+        if is_in_range and all(item.path != newest for item in inherited):
+            self._publish_parent()
+            inherited = self._list_inherited(start_after, end)
         own = wait()
         if self._is_cleaned_up(own):
             return iter(own)
         return heapq.merge(inherited, own, key=_path)
+
+    def _list_inherited(self, start_after: str | None, before: str) -> Sequence[StoredObject]:
+        """Return the files of the parent's log that are this branch's too."""
+        listed = self._parent.list(LOG_FOLDER, start_after, before)
+        return tuple(item for item in listed if self._is_inherited(item.path))
 
     def _is_cleaned_up(self, own: Iterable[StoredObject]) -> bool:
         """Return whether a clean-up deleted the branch's first versions, by the log's own files.
@@ -254,8 +277,8 @@ class BranchStore:
         """Return whether a file is the parent's: of the log, and of a version up to the base."""
         return _is_in_log(path) and 0 <= version_of(path) <= self.base
 
-    def _is_inherited_object(self, item: StoredObject) -> bool:
-        return self._is_inherited(item.path)
+    def _is_inherited_commit(self, path: str) -> bool:
+        return self._is_inherited(path) and path == commit_path(version_of(path))
 
 
 def _is_in_log(path: str) -> bool:

@@ -12,17 +12,27 @@ from dataclasses import replace
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.rebase import Proposal
 from txlake.commit.table_log import Commit, TableLog
+from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.levels import Level
 from txlake.conflict.read_set import ReadSet
 from txlake.conflict.read_set_codec import encode_read_set
+from txlake.log.predicates import Always
 from txlake.ports import ReadRecord
 from txlake.protocol.branching import LEVEL, READS
 
+_OF_NO_ROWS = Read(predicate=Always(False), kind=ReadKind.PLAIN)
+
 
 def read_record(proposal: Proposal) -> ReadRecord:
-    """Return what a proposal read that has to stay true at its level."""
+    """Return what a proposal read that has to stay true at its level.
+
+    Of other reads remains that there were some: what read a table is no blind append to it.
+    """
     footprint, level = proposal.footprint, proposal.level
-    read = replace(ReadSet.of(footprint), reads=footprint.reads_checked_at(level))
+    checked = footprint.reads_checked_at(level)
+    if len(checked) < len(footprint.reads):
+        checked += (_OF_NO_ROWS,)
+    read = replace(ReadSet.of(footprint), reads=checked)
     return ReadRecord(encode_read_set(read, proposal.base), level.value)
 
 

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
 from txlake.commit.branch_store import BranchStore
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
-from txlake.commit.table_branches import oldest_needed, open_branch_logs, remove_ended
+from txlake.commit.table_branches import (
+    branches_in,
+    oldest_needed,
+    open_branch_logs,
+    remove_ended,
+)
 from txlake.commit.table_log import Commit, TableLog
 from txlake.datafiles.write_task import CHANGE_FOLDER
-from txlake.errors import InvalidRequest, TxlakeError
+from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import OpenTransactions, StoredObject
 from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
 from txlake.protocol.deletion_vectors import vector_path
-from txlake.protocol.file_names import LOG_FOLDER
+from txlake.protocol.file_names import BRANCHES_FOLDER, LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
 from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
 from txlake.protocol.types import Field
@@ -40,6 +45,7 @@ _TABLE_FOLDERS = ("_change_data", "_delta_index")
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _DELETES_AT_ONCE = 10_000
+_READINGS_MAX = 5  # of a table's other branches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,7 @@ def plan_vacuum(
     retention_check: bool = True,
     others_open: ReadOpenTransactions | None = None,
     other_lines: Callable[[], Sequence[TableLog]] = tuple,
+    open_branches: Callable[[], Collection[str]] | None = None,
 ) -> VacuumPlan:
     """Return the files below the table that no reader of a version within the retention needs.
 
@@ -80,7 +87,8 @@ def plan_vacuum(
 
     `other_lines` returns the table's logs on the lake's other branches, main's included: what
     readers of their versions need stays too. So does what readers of a path table's open branches
-    need.
+    need. `open_branches` returns the ids of the lake's branches: the logs of branches that have
+    ended, which killed processes left, are in the plan.
 
     Whatever the retention and the clocks are, files that were staged by the transactions that
     `others_open` returns stay: their names identify the transaction. So do files that open
@@ -108,20 +116,25 @@ def plan_vacuum(
             "spark.databricks.delta.retentionDurationCheck.enabled to false"
         )
     before = (log.system.now_ms() if now_ms is None else now_ms) - retention
-    candidates, folders = _candidates(log, snapshot, before)
+    listed = list(log.store.list(""))
+    candidates, folders = _candidates(listed, snapshot, before)
     # Requested after the files were listed, and before the log is read again: a transaction that
     # was open during the listing and isn't now has committed, so that the log has its files, or
     # never will. One that begins later writes later files, and reads this snapshot's version or a
     # later one.
     others = OpenTransactions() if others_open is None else others_open()
     read_ms = None if others.begin_ms is None else others.begin_ms - _SKEW_MS
-    # After the open transactions: one that has committed on a branch has its files there.
-    lines = [*other_lines(), *open_branch_logs(log)]
     read_version = oldest_needed(log, by_branches=False)
     if log.catalog_table is None and read_ms is not None:
         before = min(before, read_ms)
     if candidates:
+        has_changes = any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates)
+        since = None if not has_changes else before if read_ms is None else min(before, read_ms)
+        # After the open transactions: one that has committed on a branch has its files there. And
+        # before main's newest commits, which have the files of a branch that is published.
+        elsewhere = _needed_elsewhere(log, other_lines, before, since)
         needed = chain(
+            elsewhere,
             _needed(log, snapshot, before, is_longer=retention > least),
             _added_since(log, snapshot.version),
         )
@@ -129,12 +142,11 @@ def plan_vacuum(
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))
         if log.catalog_table is None and read_ms is not None:
             needed = chain(needed, _removed_since(log, read_ms))
-        needed = chain(needed, *(_needed_on(line, before) for line in lines))
-        if any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates):
-            since = before if read_ms is None else min(before, read_ms)
-            needed = chain(needed, *(_changes_since(each, since) for each in (log, *lines)))
+        if since is not None:
+            needed = chain(needed, _changes_since(log, since))
         for path in needed:
             candidates.pop(path, None)
+    ended = _of_ended_branches(listed, snapshot, before, open_branches)
     tags = frozenset(map(tag_of, others.ids))
     is_catalog_managed = log.catalog_table is not None
     candidates = {
@@ -143,8 +155,8 @@ def plan_vacuum(
         if not _may_be_staged(item, tags, read_ms, is_catalog_managed=is_catalog_managed)
     }
     return VacuumPlan(
-        paths=tuple(sorted(item.path for item in candidates.values())),
-        size_bytes=sum(item.size_bytes for item in candidates.values()),
+        paths=tuple(sorted(item.path for item in (*candidates.values(), *ended))),
+        size_bytes=sum(item.size_bytes for item in (*candidates.values(), *ended)),
         folders=folders,
         before_ms=before,
         version=snapshot.version,
@@ -160,6 +172,7 @@ def vacuum(
     begin: BeginTransaction | None = None,
     others_open: ReadOpenTransactions | None = None,
     other_lines: Callable[[], Sequence[TableLog]] = tuple,
+    open_branches: Callable[[], Collection[str]] | None = None,
 ) -> VacuumPlan:
     """Delete what `plan_vacuum` returns, between a VACUUM START and a VACUUM END commit.
 
@@ -174,6 +187,7 @@ def vacuum(
         retention_check=retention_check,
         others_open=others_open,
         other_lines=other_lines,
+        open_branches=open_branches,
     )
     if dry_run:
         return plan
@@ -184,9 +198,8 @@ def vacuum(
     parameters["defaultRetentionMillis"] = default
     found = {"numFilesToDelete": len(plan.paths), "sizeOfDataToDelete": plan.size_bytes}
     commit_notice(log, begin, "VACUUM START", parameters, found)
-    live_again = set(_added_since(log, plan.version))
-    for line in (*other_lines(), *open_branch_logs(log)):
-        live_again.update(_needed_on(line, plan.before_ms))
+    live_again = _needed_elsewhere(log, other_lines, plan.before_ms)
+    live_again.update(_added_since(log, plan.version))
     paths = [path for path in plan.paths if posixpath.normpath(path) not in live_again]
     try:
         for start in range(0, len(paths), _DELETES_AT_ONCE):
@@ -213,8 +226,28 @@ def _require_main(log: TableLog) -> None:
         )
 
 
+def _of_ended_branches(
+    listed: Iterable[StoredObject],
+    snapshot: Snapshot,
+    before_ms: int,
+    open_branches: Callable[[], Collection[str]] | None,
+) -> list[StoredObject]:
+    """Return old files of the logs of branches that have ended.
+
+    A branch is in the catalog before it has a file, and its id isn't given again: of a branch that
+    isn't open after the listing, nobody reads a listed file. Those in the table's own registry are
+    others' branches.
+    """
+    found = [item for item in listed if item.path.startswith(f"{BRANCHES_FOLDER}/")]
+    if open_branches is None or not found:
+        return []
+    kept = {*open_branches(), *(branch.id for branch in branches_in(snapshot).branches)}
+    ids = {item.path: item.path.split("/")[2] for item in found}
+    return [item for item in found if item.modified_ms < before_ms and ids[item.path] not in kept]
+
+
 def _candidates(
-    log: TableLog, snapshot: Snapshot, before_ms: int
+    listed: Iterable[StoredObject], snapshot: Snapshot, before_ms: int
 ) -> tuple[dict[str, StoredObject], int]:
     """Return old files of this table by canonical path, and the number of its folders.
 
@@ -225,7 +258,7 @@ def _candidates(
     folders = {""}
     tables_below: set[str] = set()
     files: dict[str, StoredObject] = {}
-    for item in log.store.list(""):
+    for item in listed:
         folder, _, name = item.path.rpartition("/")
         parts = folder.split("/") if folder else []
         if LOG_FOLDER in parts:
@@ -288,17 +321,59 @@ def _live_files(url: str, snapshot: Snapshot) -> Iterator[str]:
                     yield from _vector_path_in_table(url, vector_of(value))
 
 
+def _needed_elsewhere(
+    log: TableLog,
+    other_lines: Callable[[], Sequence[TableLog]],
+    before_ms: int,
+    changes_since_ms: int | None = None,
+) -> set[str]:
+    """Return the canonical paths of all files that the table's other lines need.
+
+    With `changes_since_ms` the change data files of commits since then are among them. If a branch
+    ends meanwhile, all lines are read again: what it had may be its parent's now, or its
+    successor's. Raises Unavailable if one ends each time.
+    """
+    for _ in range(_READINGS_MAX):
+        lines = [*other_lines(), *open_branch_logs(log)]
+        try:
+            found = {path for line in lines for path in _needed_on(line, before_ms)}
+            if changes_since_ms is not None:
+                for line in lines:
+                    found.update(_changes_since(line, changes_since_ms))
+        except (InvalidRequest, CorruptTable):
+            if not any(oldest_needed(line) is None for line in lines):
+                raise
+        else:
+            return found
+    raise Unavailable(
+        f"{log.name}: VACUUM: branches ended while their versions were read; nothing was deleted: "
+        "run it again"
+    )
+
+
 def _needed_on(line: TableLog, before_ms: int) -> Iterator[str]:
     """Yield the canonical paths of all files that a version since `before_ms` of the table's log on
     another branch has, or the one that the branch began with, or an open transaction may read
     there.
     """
-    snapshot, read_version = line.latest(), oldest_needed(line, by_branches=False)
-    assert read_version is not None, "a branch began with a version"
+    snapshot, head = line.latest(), _head_of(line)
+    read_version = oldest_needed(line, by_branches=False)
+    if read_version is None:
+        raise InvalidRequest(f"{line.name} isn't in the catalog any more: its branch has ended")
+    newest = snapshot.version if head is None else max(snapshot.version, head)
     yield from _needed(line, snapshot, before_ms, is_longer=True)
-    yield from _removed_after(line, read_version, snapshot.version)
+    # A listing may not know the newest commits yet, and nothing is committed that would meet them.
+    yield from _added_since(line, snapshot.version, newest)
+    yield from _removed_after(line, read_version, newest)
     if isinstance(line.store, BranchStore):
         yield from _live_files(line.store.url, line.snapshot(line.store.base))
+
+
+def _head_of(log: TableLog) -> int | None:
+    """Return a catalog table's newest version; None if the catalog doesn't have the table."""
+    table = log.catalog_table
+    head = None if table is None else table.ledger.head(table.table_id)
+    return None if head is None else head.version
 
 
 def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
@@ -370,9 +445,12 @@ def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]
             return
 
 
-def _added_since(log: TableLog, version: int) -> Iterator[str]:
-    """Yield the canonical paths of files that commits after a version added, e.g. RESTORE."""
-    for commit in log.commits(version):
+def _added_since(log: TableLog, version: int, up_to: int | None = None) -> Iterator[str]:
+    """Yield the canonical paths of files that commits after a version added, e.g. RESTORE.
+
+    `up_to`: the last of the versions; None for all.
+    """
+    for commit in log.commits(version, up_to):
         for action in commit.actions:
             if isinstance(action, Add):
                 yield from _files_of(log.store.url, action)

@@ -196,8 +196,8 @@ def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
     """Return the newest version that a table of the same name has on a branch, or had at a tag; of
     a path table the newest version of its own branch.
 
-    Raises InvalidRequest if the branch or tag, or the table there, doesn't exist, and if its time
-    is over.
+    Raises InvalidRequest if the branch or tag, or the table there, doesn't exist, if its time is
+    over, and if it ends meanwhile.
     """
     if handle.entry is None:
         place, _ = split_place(handle.place)
@@ -211,10 +211,14 @@ def snapshot_on(engine: Engine, handle: Handle, name: str) -> Snapshot:
             )
         found.require_kept(engine.system.now_ms())
         there = engine.main.on_branch(found)
-    entry = there.catalog.find(handle.entry.database, handle.entry.name)
-    if entry is None:
-        raise InvalidRequest(f"{handle.name} doesn't exist on {name!r}")
-    return there.at_entry(entry).log.latest()
+    try:
+        entry = there.catalog.find(handle.entry.database, handle.entry.name)
+        if entry is None:
+            raise InvalidRequest(f"{handle.name} doesn't exist on {name!r}")
+        return there.at_entry(entry).log.latest()
+    except (CorruptTable, InvalidRequest) as error:
+        require_branch_open(there, error)
+        raise
 
 
 def require_wap_branch(engine: Engine) -> None:

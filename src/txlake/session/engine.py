@@ -23,6 +23,7 @@ from txlake.commit.branch_store import BranchStore
 from txlake.commit.catalog_managed import CatalogTable
 from txlake.commit.data_plane import DataPlane, TableData
 from txlake.commit.identities import Identities
+from txlake.commit.publication import publish
 from txlake.commit.table_log import TableLog
 from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
@@ -383,9 +384,20 @@ class Engine:
         branch (`TableEntry.chain`).
         """
         store = self.store_at(location)
-        for branch_id, base in chain:
-            store = BranchStore(store, branch_id, base)
+        for place, (branch_id, base) in enumerate(chain):
+            publish_parent = partial(self._publish_at, location, chain[:place])
+            store = BranchStore(store, branch_id, base, publish_parent)
         return store
+
+    def _publish_at(self, location: str, chain: Chain) -> None:
+        """Publish the ratified commits of the table whose log is that of a chain's last branch.
+
+        Raises as `publish`.
+        """
+        ledger = self.main.catalog.of_lake().ledger
+        for table in ledger.pending_tables():
+            if table.location == location and table.chain == chain:
+                publish(self.store_of(location, chain), ledger, table.pending, table=location)
 
     def on_branch(self, branch: BranchEntry) -> Engine:
         """Return an engine whose names are a branch's; all else is shared with this one."""
@@ -402,6 +414,10 @@ class Engine:
             return []
         entries = self.catalog.of_lake().other_lines(handle.entry)
         return [self.at_entry(entry).log for entry in entries if entry.branch not in without]
+
+    def open_branches(self) -> list[str]:
+        """Return the ids of the lake's branches and tags."""
+        return [entry.id for entry in self.catalog.of_lake().branches.entries()]
 
     def require_main(self, what: str) -> None:
         """Raise InvalidRequest if the names are a branch's. `what`: what is done on main only."""

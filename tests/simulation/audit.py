@@ -249,7 +249,7 @@ class Audit:
         instant = self._committed_state.instants[record.id]
         written = self._committed_state.versions[record.id].keys()
         without = {table: Counter(rows) for table, rows in state.items()}
-        for other in self._committed:
+        for other in self._before_it(record):
             if self._committed_state.instants[other.id] >= instant:
                 continue
             for table, version in self._committed_state.versions[other.id].items():
@@ -260,6 +260,12 @@ class Audit:
                 ):
                     without[table] -= Counter(self._inserted(other, table))
         return {table: tuple(sorted(rows.elements())) for table, rows in without.items()}
+
+    def _before_it(self, record: Record) -> Sequence[Record]:
+        """Return transactions that may come before a transaction in the order; later ones may be
+        among them.
+        """
+        return self._committed
 
     def _inserted(self, record: Record, table: str) -> Rows:
         """Return the rows that a transaction which doesn't read a table added to it."""

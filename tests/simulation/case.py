@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from tests.simulation import definitions, programs, streams
+from tests.simulation import branching, definitions, programs, streams
 from tests.simulation.faults import (
     BUCKET_FAULTS,
     DISK_FAULTS,
@@ -41,9 +41,10 @@ _DROPPED_RETENTIONS_MS = (0, 1_000, 7 * 24 * 3_600_000)
 _WITH_IDENTITY = 0.15
 _WITH_FEED = 0.15
 _WITH_STREAM = 0.1
+_WITH_BRANCHES = 0.15
 _WITH_OPEN = 0.15
 # Kinds of programs whose checks don't allow for commits lost with a catalog.
-_WITHOUT_CATALOG_LOSS = {definitions.KIND, streams.KIND}
+_WITHOUT_CATALOG_LOSS = {definitions.KIND, streams.KIND, branching.KIND}
 _DATABASE_FAULTS = {
     FaultKind.REPLY_LOST,
     FaultKind.REPLY_UNANSWERED,
@@ -146,6 +147,8 @@ def world_config(case: Case) -> WorldConfig:
     kind = rng.choice(kinds)
     if has_catalog and random.Random(f"stream {case.seed}").random() < _WITH_STREAM:
         kind = streams.streams
+    elif has_catalog and random.Random(f"branching {case.seed}").random() < _WITH_BRANCHES:
+        kind = branching.branches
     plan = kind(rng, tables)
     possible = _COMMON_FAULTS | (DISK_FAULTS if is_disk else BUCKET_FAULTS)
     if case.is_in_store:
@@ -181,7 +184,7 @@ def world_config(case: Case) -> WorldConfig:
     if has_feed and plan.kind != definitions.KIND:
         properties = (*properties, FEED)
     is_open = has_catalog and random.Random(f"open {case.seed}").random() < _WITH_OPEN
-    is_open = is_open and plan.kind != definitions.KIND
+    is_open = is_open and plan.kind not in (definitions.KIND, branching.KIND)
     if is_open:
         properties = (*_PROPERTIES[0], OPEN)
     settings = Settings(

@@ -5,10 +5,12 @@ Owns the record of each transaction, and the outcome that an error means for its
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from tests.simulation import branching
+from tests.simulation.branching import BranchEvent, TravelledRead
 from tests.simulation.case import LAKE_FAULTS
 from tests.simulation.faults import FaultKind
 from tests.simulation.foreign_clients import foreign_engine
@@ -144,6 +146,7 @@ class _Attempt:
         self._names = world.names()
         self._open: Transaction | None = None
         self._epoch_index = 0
+        self._event: BranchEvent | None = None
         self.has_batch = False
 
     @property
@@ -174,7 +177,7 @@ class _Attempt:
                 self._record_reads(session.last_transaction)
         result: object = None
         if isinstance(statement, Select):
-            result = tuple(sorted((row["k"], row["v"], row["tag"]) for row in rows))
+            result = as_rows(rows)
         if not is_recorded_first:
             self._record.steps.append(Step(statement, result))
         return result
@@ -220,6 +223,32 @@ class _Attempt:
         assert query is not None
         self.has_batch = query.micro_batch(process, self)
 
+    def branches(self, *, tags: bool = False) -> Sequence[str]:
+        names = [str(row["name"]) for row in self._session.rows("SHOW BRANCHES")]
+        if tags:
+            names += [str(row["name"]) for row in self._session.rows("SHOW TAGS")]
+        return [name for name in names if ".rebased." not in name]
+
+    def use_branch(self, name: str) -> None:
+        self._session.rows(f"USE BRANCH {name}")
+        branch = self._session.engine.branch
+        assert branch is not None
+        self._record.line = branch.id
+
+    def about_branch(self, action: str, name: str, text: str) -> None:
+        turn = self._world.scheduler.turns
+        self._event = BranchEvent(action, name, self._record.client, turn)
+        self._world.branch_events.append(self._event)
+        self._world.trace(self.tag, text)
+        self._session.last_transaction = None
+        self._session.rows(text)
+
+    def read_as_of(self, name: str, table: str) -> None:
+        text = f"SELECT k, v, tag FROM {self._names[table]} VERSION AS OF '{name}'"
+        self._world.trace(self.tag, text)
+        rows = as_rows(self._session.rows(text))
+        self._world.travelled.append(TravelledRead(self._record.client, name, table, rows))
+
     def begin_transaction(self) -> Transaction:
         self._open = self._session.begin()
         self._register()
@@ -237,6 +266,7 @@ class _Attempt:
     def run(self) -> ReportedOutcome:
         record, world = self._record, self._world
         record.begin_turn = world.scheduler.turns
+        self._session._line.chosen = self._session.engine.main
         world.open_transactions += 1
         try:
             self._program.body(self)
@@ -253,7 +283,7 @@ class _Attempt:
             self._record_failure(ReportedOutcome.UNKNOWN, error)
         except (InvalidRequest, CorruptTable) as error:
             is_expected = world.plan.may_be_refused and isinstance(error, InvalidRequest)
-            is_expected = is_expected or "no space" in str(error)
+            is_expected = is_expected or "no space" in str(error) or self._is_refusal(error)
             is_stale = FaultKind.LISTING_STALE in world.injector.kinds
             if world.lake_faults is not None and world.lake_faults.explains(error):
                 self._record_failure(_outcome_after_recovery(error), error)
@@ -268,7 +298,14 @@ class _Attempt:
         finally:
             world.open_transactions -= 1
         record.end_turn = world.scheduler.turns
+        if self._event is not None:
+            self._event.outcome, self._event.end_turn = record.outcome, record.end_turn
         return record.outcome
+
+    def _is_refusal(self, error: BaseException) -> bool:
+        """Return whether an error says that a branch isn't what the program expected."""
+        is_theirs = self._world.plan.kind == branching.KIND and isinstance(error, InvalidRequest)
+        return is_theirs and any(words in str(error) for words in branching.REFUSALS)
 
     def _needs_cleaned_commit(self, error: BaseException) -> bool:
         """Return whether an error says that a commit is missing which another engine may have
@@ -321,11 +358,19 @@ class _Attempt:
                         lake_faults.catalog_history.transaction_of(place, self._epoch_index)
                     )
                 self._record.read_versions[name] = table.base.version
+            elif self._record.line:
+                self._record.read_versions[handle.key] = table.base.version
         if transaction.sequence is not None:
             if lake_faults is not None and "" not in self._record.read_versions:
                 is_same_epoch = lake_faults.catalog_history.index == self._epoch_index
                 self._record.epoch_index = self._epoch_index if is_same_epoch else None
             self._record.read_versions[""] = transaction.sequence
+
+
+def as_rows(found: Sequence[Mapping[str, object]]) -> Rows:
+    """Return the rows of a result, sorted."""
+    rows = [(int(str(row["k"])), int(str(row["v"])), str(row["tag"])) for row in found]
+    return tuple(sorted(rows))
 
 
 def _outcome_after_recovery(error: BaseException) -> ReportedOutcome:

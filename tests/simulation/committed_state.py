@@ -10,6 +10,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,8 +34,10 @@ class LogHistory:
 
     Attributes:
         rows: the rows of each version.
+        ids: the values of the identity column in each version; empty without such a column.
         foreign: the versions that another engine made, and those that a recovery made.
         transactions: the transaction id of each version.
+        published: the name of the branch that a version published.
     """
 
     def __init__(
@@ -56,15 +59,14 @@ class LogHistory:
         """
         self._storage, self._root, self._name, self._files = storage, root, name, files
         self.rows: dict[int, Rows] = {}
+        self.ids: dict[int, set[int]] = {}
         self.transactions: dict[int, str] = {}
         self.foreign: set[int] = set()
+        self.published: dict[int, str] = {}
         live: dict[str, tuple[Row, ...]] = {}
-        self._has_identity = False
-        self._high_water_mark: int | None = None
-        self._ids: set[int] = set()
-        self._former_ids: set[int] = set()
+        self._state = _State()
+        self._states: dict[int, _State] = {}
         self._adds: dict[str, dict[str, Any]] = {}
-        self._time_ms: int | None = None
         version = 0
         # A recovery may move the newest commits away; the check of the catalog notices a lost one.
         end = self._newest() if is_catalog_managed else None
@@ -72,9 +74,7 @@ class LogHistory:
         while (data := storage.last_written.get(_NAME.format(root, version))) is not None:
             if end is not None and version > end:
                 break
-            actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-            self._apply(version, actions, live)
-            self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
+            self._add(version, data, live)
             version += 1
         if _NAME.format(root, version - 1) not in storage.items:
             raise Violation(f"{name}: the newest version {version - 1} is gone from the log")
@@ -83,6 +83,23 @@ class LogHistory:
         for key in storage.keys_in(f"{root}/_delta_log/", _NAME.format(root, version)):
             if _COMMIT.fullmatch(key.removeprefix(f"{root}/_delta_log/")):
                 raise Violation(f"{name}: version {version} is missing, and {key} is there")
+
+    def _add(self, version: int, data: bytes, live: dict[str, tuple[Row, ...]]) -> None:
+        """Apply a commit's bytes to the live files, and record the version."""
+        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
+        self._apply(version, actions, live)
+        self.rows[version] = tuple(sorted(row for rows in live.values() for row in rows))
+        self._states[version] = replace(self._state, live=dict(live))
+
+    def require_files(self, version: int) -> None:
+        """Raise Violation if a file of a version was deleted."""
+        for key in self._states[version].live:
+            self._require(self._adds[key])
+
+    def live_paths(self, version: int) -> set[str]:
+        """Return the paths, below the table, of a version's data files and vectors."""
+        live = self._states[version].live
+        return {path for key in live for path in _paths_of(self._adds[key])}
 
     def _newest(self) -> int:
         folder = f"{self._root}/_delta_log/"
@@ -96,6 +113,8 @@ class LogHistory:
             if "commitInfo" in action:
                 info = action["commitInfo"]
                 self.transactions[version] = info.get("userMetadata") or info.get("txnId", "")
+                if info.get("operation") == "PUBLISH BRANCH":
+                    self.published[version] = info["operationParameters"]["branch"].strip('"')
                 if info.get("engineInfo") == OTHER_ENGINE or info.get("operation") == RECOVER:
                     self.foreign.add(version)
                 self._check_time(version, info.get("inCommitTimestamp"))
@@ -127,30 +146,29 @@ class LogHistory:
         A value whose row was deleted must not be given again. The column counts down. Rows of other
         engines, and the rows made from them, have no value.
         """
-        where = f"{self._name} version {version}"
+        where, state = f"{self._name} version {version}", self._state
         for action in actions:
             schema = json.loads(action.get("metaData", {}).get("schemaString", "{}"))
             for column in schema.get("fields", ()):
                 about = column["metadata"]
-                self._has_identity |= "delta.identity.start" in about
-                self._high_water_mark = about.get(
-                    "delta.identity.highWaterMark", self._high_water_mark
-                )
-        if not self._has_identity:
+                state.has_identity |= "delta.identity.start" in about
+                state.mark = about.get("delta.identity.highWaterMark", state.mark)
+        self.ids[version] = set()
+        if not state.has_identity:
             return
         values = [value for key in live for value in self._rows_of(self._adds[key], key)[1]]
         ids = [value for value in values if value is not None]
         if len(ids) < sum(map(len, live.values())) and not self.foreign:
             raise Violation(f"{where}: a row has no value")
         current = set(ids)
-        if len(current) < len(ids) or current & self._former_ids:
+        if len(current) < len(ids) or current & state.former_ids:
             raise Violation(
-                f"{where}: a value was given twice: {sorted(ids)}, gone {self._former_ids}"
+                f"{where}: a value was given twice: {sorted(ids)}, gone {state.former_ids}"
             )
-        if ids and (self._high_water_mark is None or min(ids) < self._high_water_mark):
-            raise Violation(f"{where}: {min(ids)} is past the mark {self._high_water_mark}")
-        self._former_ids |= self._ids - current
-        self._ids = current
+        if ids and (state.mark is None or min(ids) < state.mark):
+            raise Violation(f"{where}: {min(ids)} is past the mark {state.mark}")
+        state.former_ids = state.former_ids | (state.ids - current)
+        state.ids = self.ids[version] = current
 
     def _check_time(self, version: int, time_ms: int | None) -> None:
         """Check that the in-commit timestamps increase. Raises Violation otherwise.
@@ -159,7 +177,7 @@ class LogHistory:
         continues
         from that time.
         """
-        before, self._time_ms = self._time_ms, time_ms
+        before, self._state.time_ms = self._state.time_ms, time_ms
         if version in self.foreign:
             return
         if before is not None and (time_ms is None or time_ms <= before):
@@ -200,15 +218,64 @@ class LogHistory:
 
     def _require(self, add: dict[str, Any]) -> None:
         """Raise Violation if a file that the newest version needs was deleted."""
-        paths = [decode_path(add["path"])]
-        if (given := add.get("deletionVector")) is not None and given["storageType"] == "u":
-            paths.append(vector_path(_vector(given), "memory://simulated"))
-        for path in paths:
+        for path in _paths_of(add):
             if f"{self._root}/{path}" not in self._storage.items:
                 raise Violation(f"{self._name}: the newest version needs {path}, which is gone")
 
 
+class BranchHistory(LogHistory):
+    """One table's log on a branch: its parent's up to the version that the branch began with.
+
+    Attributes:
+        base: that version.
+    """
+
+    def __init__(
+        self, parent: LogHistory, base: int, name: str, commits: Mapping[int, bytes]
+    ) -> None:
+        """Replay the commits of a branch, by version. Raises Violation as `LogHistory`."""
+        self._storage, self._root, self._files = parent._storage, parent._root, parent._files
+        self._name, self.base = name, base
+        inherited = [version for version in parent.rows if version <= base]
+        self.rows = {version: parent.rows[version] for version in inherited}
+        self.ids = {version: parent.ids[version] for version in inherited}
+        made = parent.transactions.items()
+        self.transactions = {
+            version: transaction for version, transaction in made if version <= base
+        }
+        self.foreign, self.published = parent.foreign & set(inherited), {}
+        self._states = {version: parent._states[version] for version in inherited}
+        self._adds = dict(parent._adds)
+        began = self._states[base]
+        self._state = replace(began)
+        live = dict(began.live)
+        for version, data in sorted(commits.items()):
+            if version - 1 not in self.rows:
+                raise Violation(f"{name}: version {version - 1} is missing before {version}")
+            self._add(version, data, live)
+
+
+@dataclass(slots=True)
+class _State:
+    """A log's state after a version: its files by key, its time, and its identity column."""
+
+    live: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
+    time_ms: int | None = None
+    has_identity: bool = False
+    mark: int | None = None
+    ids: set[int] = field(default_factory=set)
+    former_ids: set[int] = field(default_factory=set)
+
+
 FileCache = dict[tuple[str, str], tuple[tuple[Row, ...], tuple[int | None, ...]]]
+
+
+def _paths_of(add: dict[str, Any]) -> list[str]:
+    """Return the paths of a data file and of its vector's file, below the table."""
+    paths = [decode_path(add["path"])]
+    if (given := add.get("deletionVector")) is not None and given["storageType"] == "u":
+        paths.append(vector_path(_vector(given), "memory://simulated"))
+    return paths
 
 
 def _vector(given: dict[str, Any]) -> DeletionVector:
@@ -276,6 +343,13 @@ def committed_in_lake(
 
     `roots`: by table name, its id in the catalog and its key.
     """
+    return committed_with_logs(storage, database, roots)[0]
+
+
+def committed_with_logs(
+    storage: Storage, database: sqlite3.Connection, roots: Mapping[str, tuple[str, str]]
+) -> tuple[CommittedState, Mapping[str, LogHistory]]:
+    """Return the committed state of a lake as `committed_in_lake`, and the tables' logs by name."""
     files: FileCache = {}
     logs = {name: LogHistory(storage, root, name, files) for name, (_, root) in roots.items()}
     names = {table_id: name for name, (table_id, _) in roots.items()}
@@ -297,4 +371,5 @@ def committed_in_lake(
             raise Violation(
                 f"{name}: the head is {newest.get(name)}, and the log ends at {max(log.rows)}"
             )
-    return CommittedState(instants, versions, {name: log.rows for name, log in logs.items()})
+    rows = {name: log.rows for name, log in logs.items()}
+    return CommittedState(instants, versions, rows), logs

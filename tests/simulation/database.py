@@ -235,6 +235,8 @@ class SimulatedDatabase(Database):
             raise translate_error(error, self.url) from error
         finally:
             process.is_in_database = False
+        if kind == "write" and world.journal is not None:
+            world.journal.record(shared_database().raw)
         if (
             kind == "write"
             and world.lake_faults is not None

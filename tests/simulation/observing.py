@@ -20,7 +20,8 @@ from tests.simulation.world import World
 OUTSIDE = "outside"
 _CLIENT = re.compile(r"p\d+ (c\d+)")
 _COMMIT = re.compile(r"\d{20}\.json")
-_TABLES = "SELECT name, location, head FROM txlake_tables WHERE dropped_sequence IS NULL"
+_TABLES = """SELECT name, location, head FROM txlake_tables
+WHERE dropped_sequence IS NULL AND branch = 0"""
 
 
 @dataclass(frozen=True, slots=True)

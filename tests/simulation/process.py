@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from tests.simulation import branching
 from tests.simulation.catalog_in_store import FOLDER, SimulatedReplica
 from tests.simulation.database import SimulatedDatabase
 from tests.simulation.faults import FaultKind
@@ -22,6 +23,7 @@ from txlake.catalog import AnyCatalog, Catalog, NoCatalog
 from txlake.catalog.database import Database
 from txlake.conflict.levels import Level
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
+from txlake.session.branches import drop_expired
 from txlake.session.engine import Engine
 from txlake.session.membership.opening import open_lake
 
@@ -145,6 +147,8 @@ class Process:
         if world.config.has_catalog:
             session = RowSession(engine)
             open_lake(session)
+            if world.plan.kind == branching.KIND:
+                drop_expired(engine)
             session.close()
         self.engine = engine
         return engine

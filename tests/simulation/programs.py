@@ -76,6 +76,22 @@ class Runner(Protocol):
         """Run the stream's next micro-batch, or repeat an unfinished one."""
         ...
 
+    def branches(self, *, tags: bool = False) -> Sequence[str]:
+        """Return the names of the branches, and of the tags too if these are wanted."""
+        ...
+
+    def use_branch(self, name: str) -> None:
+        """Let the transaction's statements run on a branch."""
+        ...
+
+    def about_branch(self, action: str, name: str, text: str) -> None:
+        """Execute a statement about a branch, and record what it told."""
+        ...
+
+    def read_as_of(self, name: str, table: str) -> None:
+        """Read a table as of a branch or tag, and record its rows."""
+        ...
+
 
 Body = Callable[[Runner], None]
 
@@ -130,7 +146,8 @@ def _read(runner: Runner, table: str, *keys: int) -> Rows:
     return cast(Rows, runner.execute(Select(table, Where(keys))))
 
 
-def _accounts(tables: Sequence[str], keys: int, value: int) -> dict[str, Rows]:
+def accounts(tables: Sequence[str], keys: int, value: int) -> dict[str, Rows]:
+    """Return rows for each table: one of each key, with the value."""
     return {table: tuple((key, value, f"{table}{key}") for key in range(keys)) for table in tables}
 
 
@@ -139,7 +156,7 @@ def _accounts(tables: Sequence[str], keys: int, value: int) -> dict[str, Rows]:
 
 def bank(rng: random.Random, tables: Sequence[str]) -> Plan:
     """Money moves between accounts of several tables; the sum never changes."""
-    initial = _accounts(tables, 3, 100)
+    initial = accounts(tables, 3, 100)
     total = 300 * len(tables)
     places = [(table, key) for table in tables for key in range(3)]
 
@@ -249,7 +266,7 @@ def sets(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def counters(rng: random.Random, tables: Sequence[str]) -> Plan:
     """Hot rows are incremented; the sum contains every committed increment."""
-    initial = _accounts(tables, 2, 0)
+    initial = accounts(tables, 2, 0)
 
     def increment() -> Program:
         table, key = rng.choice(tables), rng.randrange(2)
@@ -268,7 +285,7 @@ def counters(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def scans(rng: random.Random, tables: Sequence[str]) -> Plan:
     """Long transactions read everything twice while others write and compact."""
-    initial = _accounts(tables, 3, 10)
+    initial = accounts(tables, 3, 10)
 
     def scan(runner: Runner) -> None:
         first = [_read(runner, table) for table in tables]
@@ -290,7 +307,7 @@ def scans(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def compactors(rng: random.Random, tables: Sequence[str]) -> Plan:
     """OPTIMIZE and REORG beside changes of single rows, which never conflict with them."""
-    initial = _accounts(tables, 4, 10)
+    initial = accounts(tables, 4, 10)
 
     def random_program() -> Program:
         kind = rng.random()
@@ -315,7 +332,7 @@ def compactors(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def anything(rng: random.Random, tables: Sequence[str]) -> Plan:
     """Every kind of statement, with savepoints."""
-    initial = _accounts(tables, 3, 10)
+    initial = accounts(tables, 3, 10)
 
     def random_program() -> Program:
         if rng.random() < 0.07:
@@ -329,7 +346,7 @@ def anything(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def vacuums(rng: random.Random, tables: Sequence[str]) -> Plan:
     """VACUUM without retention, beside transactions that still need their files."""
-    initial = _accounts(tables, 3, 10)
+    initial = accounts(tables, 3, 10)
 
     def random_program() -> Program:
         kind = rng.random()
@@ -337,7 +354,7 @@ def vacuums(rng: random.Random, tables: Sequence[str]) -> Plan:
             table = rng.choice(tables)
             statement = Maintenance(table, "VACUUM {} RETAIN 0 HOURS")
             return Program(
-                "vacuum", lambda runner: _execute(runner, statement), without_transaction=True
+                "vacuum", lambda runner: execute(runner, statement), without_transaction=True
             )
         if kind < 0.4:
             return maintenance(rng, tables)
@@ -349,11 +366,11 @@ def vacuums(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def clocks(rng: random.Random, tables: Sequence[str]) -> Plan:
     """The clock is set by hours within transactions, beside VACUUM without retention."""
-    initial = _accounts(tables, 3, 10)
+    initial = accounts(tables, 3, 10)
 
     def cleaning() -> list[Program]:
         table, rest_ms = rng.choice(tables), rng.choice([0, 30, 300])
-        change = _statement(rng, tables)
+        change = random_statement(rng, tables)
         statement = Maintenance(table, "VACUUM {} RETAIN 0 HOURS")
 
         def clean(runner: Runner) -> None:
@@ -361,10 +378,10 @@ def clocks(rng: random.Random, tables: Sequence[str]) -> Plan:
             runner.execute(statement)
 
         return [
-            Program("change", lambda runner: _execute(runner, change(runner.tag)), autocommit=True),
+            Program("change", lambda runner: execute(runner, change(runner.tag)), autocommit=True),
             Program(
                 "upkeep",
-                lambda runner: _execute(runner, Maintenance(table, "OPTIMIZE {}")),
+                lambda runner: execute(runner, Maintenance(table, "OPTIMIZE {}")),
                 autocommit=True,
             ),
             Program("vacuum", clean, without_transaction=True),
@@ -383,7 +400,7 @@ def clocks(rng: random.Random, tables: Sequence[str]) -> Plan:
         return Program("scan", scan)
 
     def changing() -> Program:
-        makers = [_statement(rng, tables) for _ in range(3)]
+        makers = [random_statement(rng, tables) for _ in range(3)]
         hours = [rng.choice([-5, -1, 0, 1, 5]) for _ in makers]
         rests_ms = [rng.choice([0, 30, 300]) for _ in makers]
 
@@ -406,7 +423,7 @@ def clocks(rng: random.Random, tables: Sequence[str]) -> Plan:
 
 def ages(rng: random.Random, tables: Sequence[str]) -> Plan:
     """Weeks pass between statements: files and logs expire and are cleaned up."""
-    initial = _accounts(tables, 3, 10)
+    initial = accounts(tables, 3, 10)
 
     def random_program() -> Program:
         kind = rng.random()
@@ -418,7 +435,7 @@ def ages(rng: random.Random, tables: Sequence[str]) -> Plan:
         if kind < 0.45:
             statement = Maintenance(rng.choice(tables), "VACUUM {}")
             return Program(
-                "vacuum", lambda runner: _execute(runner, statement), without_transaction=True
+                "vacuum", lambda runner: execute(runner, statement), without_transaction=True
             )
         return maintenance(rng, tables) if kind < 0.6 else _anything(rng, tables)
 
@@ -443,7 +460,8 @@ LAKE_KINDS: Sequence[Callable[[random.Random, Sequence[str]], Plan]] = (*KINDS, 
 # Parts of programs
 
 
-def _execute(runner: Runner, statement: Statement) -> None:
+def execute(runner: Runner, statement: Statement) -> None:
+    """Execute a statement whose rows nobody wants."""
     runner.execute(statement)
 
 
@@ -453,11 +471,11 @@ def maintenance(rng: random.Random, tables: Sequence[str]) -> Program:
         rng.choice(tables),
         rng.choice(["OPTIMIZE {}", "OPTIMIZE {} ZORDER BY (v)", "REORG TABLE {} APPLY (PURGE)"]),
     )
-    return Program("upkeep", lambda runner: _execute(runner, statement), autocommit=True)
+    return Program("upkeep", lambda runner: execute(runner, statement), autocommit=True)
 
 
 def _anything(rng: random.Random, tables: Sequence[str]) -> Program:
-    makers = [_statement(rng, tables) for _ in range(rng.randint(1, 4))]
+    makers = [random_statement(rng, tables) for _ in range(rng.randint(1, 4))]
     has_savepoint = len(makers) > 1 and rng.random() < 0.25
     rest_ms = rng.choice([0, 0, 0, 3, 300, 15_000])
 
@@ -475,7 +493,8 @@ def _anything(rng: random.Random, tables: Sequence[str]) -> Program:
     return Program("anything", body, autocommit=len(makers) == 1 and rng.random() < 0.5)
 
 
-def _statement(rng: random.Random, tables: Sequence[str]) -> Callable[[str], Statement]:
+def random_statement(rng: random.Random, tables: Sequence[str]) -> Callable[[str], Statement]:
+    """Return a function that makes a statement with a transaction's tag."""
     table, key = rng.choice(tables), rng.randrange(4)
     change = rng.choice([-3, -1, 1, 2, 5])
     where = rng.choice(

@@ -53,6 +53,8 @@ class Record:
             catalog of that time.
         epoch_index: the catalog's epoch of the instant; None if the epoch changed during the read.
         begin_turn, end_turn: the scheduler's number of turns at the begin and at the end.
+        line: the id of the branch that it works on; empty for main. On a branch `read_versions` has
+            the catalog's ids of the branch's tables in place of names.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Record:
     epoch_index: int | None = None
     begin_turn: int = 0
     end_turn: int = 0
+    line: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Storage:
             deleted
             then doesn't count as the version's commit.
         last_written: the bytes last written under each key, also of deleted objects.
+        entries: the entries of a catalog's log by key, as first written, also deleted ones.
         delayed_requests: requests that haven't arrived yet.
         deleted_items: deleted objects that a power loss may bring back.
     """
@@ -69,6 +70,7 @@ class Storage:
         self.may_be_cleaned = False
         self.items: dict[str, ObjectState] = {}
         self.last_written: dict[str, bytes] = {}
+        self.entries: dict[str, bytes] = {}
         self.keys: list[str] = []
         self.delayed_requests: list[Callable[[], object]] = []
         self.deleted_items: dict[str, ObjectState] = {}
@@ -82,6 +84,7 @@ class Storage:
             list(self.keys),
             dict(self.last_written),
         )
+        made.entries = dict(self.entries)
         return made
 
     def write(self, key: str, item: ObjectState) -> None:
@@ -97,6 +100,8 @@ class Storage:
         self.items[key] = item
         if not is_gap:
             self.last_written[key] = item.data
+        if is_catalog_entry(key):
+            self.entries.setdefault(key, item.data)
         self.deleted_items.pop(key, None)
 
     def remove(self, key: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from pyroaring import BitMap64
+from sqlalchemy.engine import Connection
 
 from tests.simulation.case import Case, WorldConfig, world_config
 from tests.simulation.database import SimulatedDatabase
@@ -18,12 +19,13 @@ from tests.simulation.faults import FaultInjector, FaultKind
 from tests.simulation.feeds import FEED
 from tests.simulation.shrinking import failure_of
 from tests.simulation.world import Failure
-from txlake.catalog import publishing, ratifying
+from txlake.catalog import branch_rows, publishing, ratifying
 from txlake.catalog.commits import CommitLedger
 from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
+from txlake.catalog.relations import branches, tables
 from txlake.commands import maintenance
-from txlake.commit import change_feed, publication, rebase, vacuum
+from txlake.commit import change_feed, lake_commit, publication, rebase, vacuum
 from txlake.commit.catalog_managed import CatalogManagedFiles
 from txlake.commit.in_commit_time import commit_time
 from txlake.commit.lake_commit import LakeCommitter
@@ -36,9 +38,10 @@ from txlake.conflict.rules import RULES_AFTER_SELECTS
 from txlake.lake.streaming import source
 from txlake.lake.streaming.progress import Progress
 from txlake.log.snapshot import Snapshot
-from txlake.ports import Ledger, PutOutcome, TableCommit
+from txlake.ports import EndedBranch, Ledger, PutOutcome, TableCommit
 from txlake.protocol.actions import Action, Add, Metadata, encode_actions
 from txlake.protocol.file_names import commit_path
+from txlake.session.engine import Engine
 from txlake.session.transaction import Transaction
 
 pytestmark = pytest.mark.timeout(1800)
@@ -183,6 +186,40 @@ def compactions_read_as_new(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source, "new_files", added)
 
 
+def late_commits_of_branches_lost(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ratifying._Batch, "_gone_tables", lambda _: {})
+
+
+def branches_published_as_they_were(patch: pytest.MonkeyPatch) -> None:
+    end = branch_rows.end_branch
+
+    def unfenced(connection: Connection, change: EndedBranch, now_ms: int) -> None:
+        of_branch = sa.select(branches.c.number).where(branches.c.id == change.id)
+        query = sa.select(tables.c.id, tables.c.head, tables.c.modified_ms).where(
+            tables.c.branch.in_(of_branch), tables.c.dropped_sequence.is_(None)
+        )
+        now = {row.id: (row.head, row.modified_ms) for row in connection.execute(query)}
+        end(connection, replace(change, tables=now), now_ms)
+
+    patch.setattr(branch_rows, "end_branch", unfenced)
+
+
+def branches_read_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lake_commit, "_read_records", lambda _: {})
+
+
+def vacuum_ignores_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vacuum, "_needed_elsewhere", lambda *_: set())
+
+
+def unpublished_versions_missed_by_branches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Engine, "_publish_at", lambda *_: None)
+
+
+def logs_of_ended_branches_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(vacuum, "_of_ended_branches", lambda *_: [])
+
+
 def no_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Fence, "check", lambda *_, **__: None)
     patch.setattr(Fence, "check_epoch", lambda *_: None)
@@ -224,6 +261,12 @@ def gaps_filled(patch: pytest.MonkeyPatch) -> None:
         (finished_batches_repeated, {"streams"}, True),
         (batches_signed_by_two, {"streams"}, True),
         (compactions_read_as_new, {"streams"}, True),
+        (late_commits_of_branches_lost, {"branches"}, True),
+        (branches_published_as_they_were, {"branches"}, True),
+        (branches_read_nothing, {"branches"}, True),
+        (vacuum_ignores_branches, {"branches"}, True),
+        (unpublished_versions_missed_by_branches, {"branches"}, True),
+        (logs_of_ended_branches_left, {"branches"}, True),
     ],
 )
 def test_the_simulation_finds_a_removed_guard(

@@ -18,14 +18,18 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
 
-from tests.simulation import definitions
+from tests.simulation import branching, definitions
 from tests.simulation.audit import Audit
+from tests.simulation.branch_audit import BranchAudit
+from tests.simulation.branch_journal import BranchJournal, journal_of_log
+from tests.simulation.branching import BranchEvent, TravelledRead
 from tests.simulation.case import LAKE_FAULTS, Case, WorldConfig, world_config
 from tests.simulation.catalog_in_store import SimulatedReplica, read_log, short_log
-from tests.simulation.clients import Client
+from tests.simulation.clients import Client, as_rows
 from tests.simulation.committed_state import (
     committed_in_lake,
     committed_in_logs,
+    committed_with_logs,
     read_instants,
     read_logs,
 )
@@ -45,6 +49,7 @@ from tests.simulation.stores import ROOT, Storage, is_catalog_entry, is_commit
 from tests.simulation.streams import Query
 from tests.simulation.threads import simulated_threads
 from txlake.catalog import Catalog
+from txlake.errors import InvalidRequest
 from txlake.session.membership.attachment import attach
 from txlake.session.membership.recovery import recover
 from txlake.settings import Settings
@@ -54,6 +59,7 @@ _COMMIT = re.compile(r"\d{20}\.json")
 _REBOOT_MS = 3_000
 _SETTLED_MS = 600_000
 _HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 _LEASE_LOSING_FAULTS = {
     FaultKind.STALL,
     FaultKind.SLOW,
@@ -165,6 +171,9 @@ class World:
         self.lake_faults: LakeFaults | None = None
         into = self.plan.streams_into
         self.query = Query(into) if into else None
+        self.journal: BranchJournal | None = None
+        self.branch_events: list[BranchEvent] = []
+        self.travelled: list[TravelledRead] = []
         self.processes: list[Process] = []
         self.replicas: list[SimulatedReplica] = []
         self.crashes = 0
@@ -317,6 +326,9 @@ class World:
         if self._observer is not None:
             self._active_observer = self._observer
             self._active_observer.on_start(self)
+        if self.plan.kind == branching.KIND and self._has_database:
+            self.journal = BranchJournal()
+            self.journal.record(shared_database().raw)
         if self.injector.relevant_kinds & LAKE_FAULTS:
             self.lake_faults = LakeFaults(self, _empty_catalog)
         start = 0
@@ -342,6 +354,11 @@ class World:
         final = self._read_all()
         if self.lake_faults is not None and self.lake_faults.happened:
             self._audit_epochs(self.lake_faults, final)
+            return
+        if self.plan.kind == branching.KIND:
+            self._audit_branches(final)
+            if self.config.is_recovered:
+                self._recover(final)
             return
         committed = self._committed_state()
         self._audit(committed, final)
@@ -528,6 +545,68 @@ class World:
         audit.check(requires_fresh_reads=FaultKind.LISTING_STALE not in self.injector.kinds)
         self.plan.check(final, self.records)
 
+    def _audit_branches(self, final: State) -> None:
+        """Audit main and the branches, drop what is open, and check that nothing of it is left."""
+        journal = self.journal or journal_of_log(self.storage.entries)
+        database = self._catalog_copy()
+        committed, logs = committed_with_logs(self.storage, database, self.tables)
+        audit = BranchAudit(
+            journal,
+            self.storage,
+            self.tables,
+            committed,
+            logs,
+            self._initial_versions,
+            self.plan.level,
+        )
+        audit.check(self.records, self.branch_events)
+        audit.check_travelled(self.travelled)
+        audit.check_open()
+        self._audit_counts = audit.counts
+        self.scheduler.now_ms += _DAY_MS
+        self._run_alone(lambda session: self._end_branches(session, audit))
+        self.scheduler.now_ms += _DAY_MS  # the first VACUUM extended dead sessions' leases
+        self._run_alone(self._vacuum_all)
+        self._check_left()
+
+    def _end_branches(self, session: RowSession, audit: BranchAudit) -> None:
+        """Read the branches and tags that are open, drop them, and delete what nobody needs."""
+        names = self.names()
+        shown = {kind: session.rows(f"SHOW {kind}") for kind in ("BRANCHES", "TAGS")}
+        for rows in shown.values():
+            for name in (str(row["name"]) for row in rows):
+                for table in self.plan.initial:
+                    text = f"SELECT k, v, tag FROM {names[table]} VERSION AS OF '{name}'"
+                    try:
+                        found = as_rows(session.rows(text))
+                    except InvalidRequest as error:
+                        if "has expired" not in str(error):  # a branch of it keeps it
+                            raise
+                    else:
+                        read = TravelledRead("the end", name, table, found)
+                        audit.check_travelled([read], only_newest=True)
+        left = {str(row["name"]): row for row in (*shown["TAGS"], *shown["BRANCHES"])}
+        while left:  # first those from which no other was made
+            name = next(name for name in left if name not in map(_parent, left.values()))
+            kind = "BRANCH" if left.pop(name) in shown["BRANCHES"] else "TAG"
+            session.rows(f"DROP {kind} IF EXISTS `{name}`")
+        self._vacuum_all(session)
+
+    def _vacuum_all(self, session: RowSession) -> None:
+        """Delete the files that no newest version needs."""
+        for place in self.names().values():
+            session.rows(f"VACUUM {place} RETAIN 0 HOURS")
+
+    def _check_left(self) -> None:
+        """Raise Violation for files that only ended branches and tags needed."""
+        for name, log in read_logs(self.storage, self.tables).items():
+            root = f"{self.tables[name][1]}/"
+            needed = log.live_paths(max(log.rows))
+            for key in (key.removeprefix(root) for key in self.storage.keys_in(root, "")):
+                is_of_branch = key.startswith("_delta_log/_branches/")
+                if is_of_branch or not (key in needed or key.startswith("_delta_log/")):
+                    raise Violation(f"{name}: {key} is left, and no branch needs it")
+
     def _audit_feeds(self, committed: CommittedState) -> None:
         """Check that each version's feed leads to its rows."""
         stored = self.storage
@@ -587,6 +666,10 @@ class World:
         expected = tuple(sorted(f"default.{name}" for name in self.plan.initial))
         if found.tables != expected:
             raise Violation(f"recovered {found.tables}, expected {expected}: {found.unknown}")
+
+
+def _parent(row: Mapping[str, object]) -> object:
+    return row["parent"]
 
 
 def _lines(events: Iterable[tuple[Any, ...]]) -> tuple[str, ...]:

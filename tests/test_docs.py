@@ -7,6 +7,7 @@ import shlex
 import tomllib
 import typing
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -230,3 +231,42 @@ def test_the_page_of_branches_has_every_statement_on_branches() -> None:
     texts = blocks(page("docs/branches.md"), "sql")
     shown = {type(statement) for text in texts for statement in parse(text)}
     assert set(typing.get_args(BranchStatement)) <= shown
+
+
+@pytest.mark.broad
+def test_the_page_of_branches_runs_as_written(spark: SparkSession, tmp_path: Path) -> None:
+    """Each block in a lake of its own, with the branches that the block uses and doesn't make."""
+    found = re.findall(r"```(sql|python)\n(.*?)```", page("docs/branches.md"), re.DOTALL)
+    for number, (language, text) in enumerate(found):
+        folder, own = tmp_path / str(number), spark.newSession()
+        with txlake.connect(str(folder / "lake"), spark=own) as lake:
+            _prepare_branches(lake, own, folder, text)
+            instant = lake.sql("SELECT max(sequence) FROM txlake.commits").collect()[0][0]
+            now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
+            written = text.replace("/data/", f"{folder}/").replace("4711", str(instant))
+            written = re.sub(r"(TIMESTAMP) '[^']*'", rf"\1 '{now}'", written)
+            if language == "sql":
+                lake.sql(written).collect()
+                continue
+            txlake.enable(own, lake)
+            names = {"lake": lake, "spark": own, "txlake": txlake}
+            names["loads"] = lake.read("sales.loads")
+            exec(compile(written, "docs/branches.md", "exec"), names)
+
+
+def _prepare_branches(lake: txlake.Lake, spark: SparkSession, folder: Path, text: str) -> None:
+    """The tables of the page, and branches of them that a block of it doesn't create."""
+    orders = f"delta.`{folder}/orders`"
+    lake.sql("CREATE DATABASE sales; CREATE TABLE sales.loads (at TIMESTAMP, pieces BIGINT)")
+    for table_name in ("sales.orders", orders):
+        lake.sql(f"CREATE TABLE {table_name} (id BIGINT, pieces BIGINT)")
+        lake.sql(f"INSERT INTO {table_name} VALUES (1, 1), (7, 2)")
+    spark.sql("SELECT 7L AS id, 3L AS pieces").createOrReplaceTempView("incoming")
+    if "create=True" in text:
+        return
+    for name in ("nightly", "experiment/2"):
+        is_made = re.search(rf"CREATE BRANCH `?{name}", text) is not None
+        if not is_made and "FOR TABLE" not in text:
+            lake.branch(name, create=True).sql("INSERT INTO sales.orders VALUES (5, 5)")
+    if "DROP FEATURE" in text:
+        lake.sql(f"CREATE BRANCH b FOR TABLE {orders}; DROP BRANCH b FOR TABLE {orders}")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import txlake
-from txlake.errors import ConcurrentAppendException, InvalidRequest
+from txlake.errors import ConcurrentAppendException, Conflict, InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +127,27 @@ def test_the_feed_of_a_published_branch(spark: SparkSession, tmp_path: Path, vec
             (3, 11, "update_postimage"),
             (8, 8, "insert"),
         ]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_files_that_the_branch_compacted_and_main_changed(
+    spark: SparkSession, tmp_path: Path, changes: bool
+) -> None:
+    """Both stand unless the branch changed rows of them too."""
+    with txlake.connect(str(tmp_path / "lake"), spark=spark) as lake:
+        lake.sql(f"CREATE TABLE t (id BIGINT, v BIGINT) TBLPROPERTIES ({VECTORS})")
+        lake.sql("INSERT INTO t VALUES (1, 1), (2, 2); INSERT INTO t VALUES (3, 3), (4, 4)")
+        with lake.branch("x", create=True) as b:
+            if changes:
+                b.sql("UPDATE t SET v = 0 WHERE id = 1")
+            b.sql("OPTIMIZE t")
+            lake.sql("UPDATE t SET v = 9 WHERE id = 3; DELETE FROM t WHERE id = 4")
+            if changes:
+                with pytest.raises(Conflict, match=r"version \d+ \(UPDATE\)"):
+                    b.publish()
+            else:
+                b.publish()
+        assert rows(lake, "SELECT id, v FROM t") == [(1, 1), (2, 2), (3, 9)]
 
 
 def test_the_feed_of_a_branch_that_goes_through_another(

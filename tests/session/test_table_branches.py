@@ -12,6 +12,7 @@ from tests.session.offline import Offline
 from txlake.commands import HANDLERS, table_branches
 from txlake.commit.branch_fence import change_registry, close, find_end
 from txlake.errors import ConcurrentAppendException, Conflict, CorruptTable, InvalidRequest
+from txlake.lake.log import Log
 from txlake.protocol.actions import CommitInfo
 from txlake.protocol.branching import CLOSED, DOMAIN, FEATURE, TableBranch, registry_of
 from txlake.protocol.file_names import commit_path
@@ -323,6 +324,8 @@ def test_what_isnt_done_on_a_branch_is_refused(place: Place) -> None:
     for statement, message in refused.items():
         with pytest.raises(InvalidRequest, match=message):
             place.do(statement, Session(place.engine, HANDLERS))
+    with pytest.raises(InvalidRequest, match="a Log is a table's own"):
+        Log(f"{place.place}/t@branch:b")
     named = place.engine.catalog.find("default", "named")
     assert named is not None
     with pytest.raises(InvalidRequest, match="used by USE BRANCH"):

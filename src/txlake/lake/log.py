@@ -27,6 +27,7 @@ from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.snapshot import Snapshot
 from txlake.log.time_zones import UTC_ZONE
 from txlake.protocol.actions import action_to_object
+from txlake.protocol.branching import split_place
 from txlake.protocol.paths import decode_path
 from txlake.protocol.sources import Source, sources_text
 from txlake.protocol.types import type_to_json
@@ -53,6 +54,11 @@ class Log:
     ) -> None:
         if not isinstance(location, str | os.PathLike):
             raise InvalidRequest(f"{location!r:.80} names no place: give a folder or a URL")
+        if split_place(os.fspath(location))[1] is not None:
+            raise InvalidRequest(
+                f"{location}: a Log is a table's own; write and read its branches by SQL, by "
+                "DeltaTable, or by Spark's readers and writers"
+            )
         store = open_store(location, storage_options)
         self._log = TableLog(store, System(), settings or Settings(), name=os.fspath(location))
 

@@ -242,6 +242,17 @@ def test_the_last_instant_by_a_time(opened: Callable[[], Catalog]) -> None:
         branches.instant_at(made.time_ms + 10**9)
 
 
+def test_a_branch_is_created_after_each_change_of_its_names(user: User) -> None:
+    """By the times, which tell publishing what came after it: never of the same millisecond."""
+    for number in range(40):
+        user.catalog.views.create("default", f"v{number}", "SELECT 1", [("x", None)])
+        branch = user.catalog.branches.create(f"x{number}")
+        view = user.catalog.views.find("default", f"v{number}")
+        assert view is not None
+        assert view.modified_ms < branch.created_ms
+        user.catalog.branches.drop(f"x{number}")
+
+
 # Its end
 
 

@@ -50,6 +50,7 @@ from txlake.session.views.describe import Rows
 from txlake.sql import parse
 from txlake.sql.statements import Select, TableName, TimeTravel
 from txlake.storage import open_store
+from txlake.system import System
 
 Row = tuple[object, ...]
 
@@ -881,6 +882,17 @@ def test_a_branch_that_got_more_time_meanwhile_is_not_dropped(
     monkeypatch.setattr(Branches, "expired", lambda self: found)
     assert [entry.name for entry in drop_expired(lake.engine)] == ["z"]
     assert [row[0] for row in lake.rows("SHOW BRANCHES")] == ["x", "y"]
+
+
+def test_a_clock_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch is created after each change of its names, unless the clock doesn't go on."""
+    monkeypatch.setattr(System, "now_ms", lambda self: 10**13)
+    lake = Lake()
+    lake.catalog.views.create("default", "v", "SELECT 1 AS one", [])
+    lake.do("CREATE BRANCH x")
+    entry = lake.catalog.branches.find("x")
+    assert entry is not None
+    assert entry.created_ms == 10**13
 
 
 @pytest.mark.parametrize("kind", ["BRANCH", "TAG"])

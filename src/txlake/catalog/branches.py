@@ -38,6 +38,7 @@ from txlake.ports import System
 
 _OBJECT = "object"
 _BATCH_IDS = 500
+_READINGS_MAX = 500
 
 
 @shielded()
@@ -159,6 +160,7 @@ class Branches:
                     f"newest, found {at} (txlake.commits lists them)"
                 )
             require_instant(connection, at)
+            now_ms = self._later_than_names(connection, MAIN if owner is None else owner.number)
             entry = BranchEntry(
                 id=self._system.new_id(),
                 number=names.new_number(connection),
@@ -229,6 +231,29 @@ class Branches:
             return _drop(connection, entry)
 
         return self._database.change(work)
+
+    def _later_than_names(self, connection: Connection, parent: int) -> int:
+        """Return the time, after that of each change of the parent's databases, tables and views.
+
+        Publishing tells by the times which changes came after a branch was created, so they mustn't
+        be of the same millisecond. A clock that doesn't go on is waited for no longer than for 500
+        readings.
+        """
+        owned = views.join(databases, views.c.database_id == databases.c.id)
+        newest = (
+            sa.select(sa.func.max(databases.c.created_ms)).where(databases.c.branch == parent),
+            sa.select(sa.func.max(tables.c.modified_ms)).where(tables.c.branch == parent),
+            sa.select(sa.func.max(views.c.modified_ms))
+            .select_from(owned)
+            .where(databases.c.branch == parent),
+        )
+        latest_ms = max(connection.scalar(query) or 0 for query in newest)
+        now_ms = self._database.now_ms(connection)
+        for _ in range(_READINGS_MAX):
+            if now_ms > latest_ms:
+                break
+            now_ms = self._database.now_ms(connection)
+        return now_ms
 
     def _copy_names(self, connection: Connection, entry: BranchEntry) -> None:
         """Copy the parent's databases, and its tables and views of the branch's first instant."""

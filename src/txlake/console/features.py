@@ -28,6 +28,7 @@ _DESCRIPTIONS = {
     "invariants": "columns can be NOT NULL",
     "materializePartitionColumns": "data files hold the partition columns too",
     "rowTracking": "rows have ids that they keep (delta.enableRowTracking)",
+    "tableBranching-dev": "the table can have branches, whose versions are beside its own",
     "timestampNtz": "timestamps without a time zone",
     "txlakeCatalog": "this lake's catalog makes the versions: txlake writes, every engine reads",
     "typeWidening": "column types were widened without rewriting files",

@@ -22,6 +22,7 @@ RUNS: dict[str, list[tuple[str, ...]]] = {
     "path_commit": [()],
     "lake_commit": [(), ("PUBLISHING",), ("VACUUMING",)],
     "catalog_log": [(), ("DELETING",)],
+    "publish_branch": [(), ("READING",), ("VACUUMING",)],
 }
 # What is taken away, with what else is defined, and the invariant that it was for.
 BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
@@ -70,6 +71,18 @@ BROKEN: dict[str, list[tuple[tuple[str, ...], str]]] = {
         (("AGE", "DELETING"), "told_committed"),
         (("RERUN", "DELETING", "MORE"), "once"),
         (("AGAIN", "DELETING", "MORE"), "told_failed"),
+    ],
+    "publish_branch": [
+        (("FOOTPRINT",), "first_wins"),
+        (("FENCE",), "nothing_lost"),
+        (("GONE",), "nothing_lost"),
+        (("ENDED",), "once"),
+        (("DROP",), "told_dropped"),
+        (("INSTANT",), "told_failed"),
+        (("HOPE",), "told_committed"),
+        (("BASE", "READING"), "base_there"),
+        (("LINES", "VACUUMING"), "files_stay"),
+        (("ORDER", "VACUUMING"), "files_stay"),
     ],
 }
 needs_spin = pytest.mark.peer("spin")

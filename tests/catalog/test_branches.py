@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import sqlalchemy as sa
 
 from tests.catalog.ledgers import User, new, version
 from txlake.catalog import Catalog
+from txlake.catalog.relations import branches
+from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import (
     AdoptedTable,
@@ -318,3 +321,82 @@ def test_a_commit_without_a_reply_is_found_after_the_branchs_end(
     traces = user.catalog.ledger._find_ratified([*ids, branch.id])
     assert all(isinstance(each, Ratified) for each in found)
     assert {each: traces[each].sequence for each in traces} == {ids[0]: 2, ids[1]: 3}
+
+
+# What the view of branches and the console show
+
+
+def let_expire(user: User, *names: str) -> None:
+    """Let the time of branches and tags be over."""
+    database = user.catalog.branches._database
+    change = sa.update(branches).where(branches.c.name.in_(names)).values(kept_until_ms=1)
+    database.run_shielded(
+        lambda: database.write(lambda connection: connection.execute(change).close())
+    )
+
+
+def test_expired_branches_end_from_the_newest_on(user: User) -> None:
+    made = user.catalog.branches
+    for name, parent in (("a", "main"), ("b", "a"), ("c", "main"), ("d", "c")):
+        made.create(name, parent=parent, retention_ms=10**9)
+    made.create("e", is_tag=True)
+    assert made.expired() == []
+    let_expire(user, "a", "b", "c", "e")
+    found = made.expired()
+    assert [entry.name for entry in found] == ["e", "b", "a"]
+    assert [made.expire(entry.id) is None for entry in found] == [False] * 3
+    assert made.expire(found[0].id) is None, "it has ended"
+    last = made.find("d")
+    assert last is not None
+    assert made.expire(last.id) is None, "its time isn't over"
+    with pytest.raises(InvalidRequest, match="branch 'c' has expired: it was kept until 1970-01"):
+        made.create("f", parent="c")
+    with pytest.raises(InvalidRequest, match="there is a branch 'c' already"):
+        made.create("c", if_not_exists=True)
+    assert made.create("D", if_not_exists=True) == last
+
+
+def test_what_is_known_of_the_use_of_branches(user: User) -> None:
+    user.create("a", "b")
+    user.write(version("a", 1))
+    x = user.catalog.branches.create("x", user_name="ann")
+    user.catalog.branches.create("y", parent="x", is_tag=True)
+    on_x = on_branch(user, "x")
+    own, _ = of(on_x.catalog, "a")
+    on_x.write(version(own, 2))
+    on_x.write(version(own, 3))
+    on_x.ratify(names=(DroppedTable(id=of(on_x.catalog, "b")[0], keeps_files=True),))
+    first, second = user.catalog.branches.usage()
+    assert (first.entry, first.parent, first.is_expired) == (x, "main", False)
+    assert (first.changed_tables, first.versions, first.is_in_use) == (2, 2, False)
+    assert (second.parent, second.changed_tables, second.versions) == ("x", 0, 0)
+    assert first.age_ms >= 0
+    listed = user.catalog.branches.commits_between(0, 10**15, 10)
+    assert [(one.branch, one.table, one.version) for one in listed] == [
+        (x.number, "default.a", 3),
+        (x.number, "default.a", 2),
+    ]
+    assert user.catalog.branches.commits_between(0, 10**15, 1) == listed[:1]
+    assert user.catalog.branches.commits_between(0, x.created_ms - 1, 10) == []
+    shared = user.catalog.branches.shared_tables()
+    assert [[(entry.branch, entry.head) for entry in each] for each in shared] == [
+        [(0, 1), (x.number, 3), (second.entry.number, 1)],
+        [(0, 0), (second.entry.number, 0)],
+    ]
+    transaction = on_x.begin()
+    entry = on_x.catalog.find("default", "a")
+    assert entry is not None
+    lock = Resource(type=ResourceType.OBJECT, database=entry.database_number, entity=entry.number)
+    on_x.catalog.locks.acquire(
+        on_x.session, transaction, [LockRequest(resource=lock, mode=LockMode.IX)], 0
+    )
+    assert [one.is_in_use for one in user.catalog.branches.usage()] == [True, False]
+
+
+def test_a_name_that_another_branch_has_got_is_not_dropped(user: User) -> None:
+    before = user.catalog.branches.create("x")
+    user.catalog.branches.drop("x", branch_id=before.id)
+    after = user.catalog.branches.create("x")
+    with pytest.raises(InvalidRequest, match="there is another one of its name now"):
+        user.catalog.branches.drop("x", branch_id=before.id)
+    user.catalog.branches.drop("X", branch_id=after.id)

@@ -167,6 +167,8 @@ def test_a_temporary_view_is_planned_on_the_branch_in_use(
     assert ids(spark.table("v")) == ids(spark.sql("SELECT * FROM w")) == [1, 2]
     spark.sql("USE BRANCH main")
     assert ids(spark.table("v")) == ids(spark.sql("SELECT * FROM w")) == [1]
+    for name in "vw":
+        spark.catalog.dropTempView(name)
 
 
 def test_copy_into_a_branch(enabled: SparkSession, lake: txlake.Lake, tmp_path: Path) -> None:
@@ -196,6 +198,7 @@ def test_streams_of_an_enabled_session(
     def write(batch: DataFrame, number: int) -> None:
         started.wait(60)
         batch.write.mode("append").saveAsTable("of_function")
+        numbered(spark, 1).write.mode("append").saveAsTable("of_the_programs_session")
 
     started = threading.Event()
     spark.sql("USE BRANCH x")
@@ -217,6 +220,7 @@ def test_streams_of_an_enabled_session(
     assert [table.name for table in spark.catalog.listTables()] == ["t"]
     for name in ("of_function", "of_sink"):
         assert ids(lake.branch("x").read(name)) == [1, 2]
+    assert ids(lake.branch("x").read("of_the_programs_session")) == [1]
     spark.conf.set(KEY, "x")
     assert ids(spark.table("of_sink")) == [1, 2]
     spark.table("t").sparkSession.sql("INSERT INTO t VALUES (3)")

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from txlake.commit.data_plane import DataPlane
 from txlake.errors import InvalidRequest
+from txlake.session.branch_use import WAP_BRANCH
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 from txlake.spark.spark_sessions import is_connect, is_same, is_stopped
@@ -52,9 +53,14 @@ class EnabledSession:
 
 
 class _Batch(threading.local):
-    """The micro-batch that this thread runs: its lake sessions by token; None outside a batch."""
+    """The micro-batch that this thread runs: its lake sessions by token; None outside a batch.
+
+    Attributes:
+        branch: the branch on which its stream was started; None if that isn't known.
+    """
 
     sessions: dict[str, Session] | None = None
+    branch: str | None = None
 
 
 _lock = threading.Lock()
@@ -205,8 +211,9 @@ def end_transactions_per_batch(
 ) -> Callable[[DataFrame, int], None]:
     """Wrap the function of `foreachBatch` so that its transactions end with each micro-batch.
 
-    Within the function, the program's Spark session has a lake session of the micro-batch's own,
-    so that statements never join a transaction that another thread has open. A transaction that
+    Within the function, the program's Spark session has a lake session of the micro-batch's own, on
+    the branch on which the stream was started, so that statements never join a transaction that
+    another thread has open. A transaction that
     the function leaves open is rolled back. Then InvalidRequest is raised, since Spark would record
     the micro-batch as done although its rows are lost. An error of the function rolls back too,
     and is raised as it is.
@@ -217,7 +224,9 @@ def end_transactions_per_batch(
         """Run the function and roll back what it leaves open. Raises InvalidRequest if it returned
         with a transaction open.
         """
+        conf = batch.sparkSession.conf
         _batch.sessions = {}
+        _batch.branch = conf.get(WAP_BRANCH, None) or conf.get(_BRANCH, None)
         try:
             function(batch, batch_id)
             was_open = _end_batch(batch.sparkSession)
@@ -240,7 +249,8 @@ def _for_current_batch(enabled: EnabledSession) -> EnabledSession:
     if _batch.sessions is None:
         return enabled
     if enabled.token not in _batch.sessions:
-        _batch.sessions[enabled.token] = _similar_session(enabled.session)
+        made = _similar_session(enabled.session, branch=_batch.branch)
+        _batch.sessions[enabled.token] = made
     return EnabledSession(enabled.spark, _batch.sessions[enabled.token], enabled.token)
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.commit.log_of import add
 from tests.session.offline import Offline
 from txlake.commands import HANDLERS, table_branches
-from txlake.commit.branch_fence import change_registry, close, find_end
+from txlake.commit.branch_fence import change_registry, close, find_end, reopen
 from txlake.errors import ConcurrentAppendException, Conflict, CorruptTable, InvalidRequest
 from txlake.lake.log import Log
 from txlake.protocol.actions import CommitInfo
@@ -210,7 +210,7 @@ def test_a_closing_that_main_has_voided_publishes_nothing(place: Place) -> None:
     place.close("b")
     found = table_branches._find(place.session, TablePath(f"{place.place}/t"), "b")
     net = table_branches._net_change(found)
-    table_branches._undo(found)
+    reopen(found.main.log, found.line.log, found.end, found.branch)
     place.do("INSERT INTO {b} VALUES (5, 5)")
     with pytest.raises(InvalidRequest, match="opened again meanwhile"):
         table_branches._publish(place.session, found, net)
@@ -223,7 +223,7 @@ def test_a_branch_that_ended_isnt_opened_again(place: Place) -> None:
     place.close("b")
     found = table_branches._find(place.session, TablePath(f"{place.place}/t"), "b")
     place.do("PUBLISH BRANCH b FOR TABLE {t}")
-    table_branches._undo(found)
+    reopen(found.main.log, found.line.log, found.end, found.branch)
     assert CLOSED in (found.line.log.latest().protocol.writer_features or ())
 
 

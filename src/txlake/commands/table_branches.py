@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from txlake.catalog import matches
 from txlake.commands.tables import environment_of
@@ -61,6 +62,7 @@ from txlake.sql.statements import Table
 _logger = logging.getLogger(__name__)
 
 _ATTEMPTS_MAX = 100
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,9 @@ def publish(session: Session, table: Table, name: str) -> None:
         OutcomeUnknown: it may be published; look whether the branch is there.
         Unavailable: other writers came first each time; nothing is changed.
     """
-    _end(session, table, name, _publish)
+    found, net = _close(session, table, name)
+    with _reopening(found):
+        _publish(session, found, net)
 
 
 def rebase(session: Session, table: Table, name: str) -> None:
@@ -175,7 +179,9 @@ def rebase(session: Session, table: Table, name: str) -> None:
 
     Another log takes its place. Raises as `publish`; the branch stays as it was then.
     """
-    _end(session, table, name, _rebase)
+    found, net = _close(session, table, name, onto_branch=True)
+    with _reopening(found):
+        _rebase(session, found, net)
 
 
 def drop_branch(session: Session, table: Table, name: str, *, if_exists: bool = False) -> None:
@@ -187,67 +193,89 @@ def drop_branch(session: Session, table: Table, name: str, *, if_exists: bool = 
     if if_exists and branches_in(main.log.latest()).find(name) is None:
         return
     try:
-        _find(session, table, name)
+        found = _closed(lambda: _close_once(_find(session, table, name)), name)
     except CorruptTable as error:
         _logger.warning("%s: branch %s is dropped though damaged: %s", main.name, name, error)
-        branch = branches_in(main.log.latest()).require(name)
-        _discard(main, branch)
+        _discard(main, branches_in(main.log.latest()).require(name))
         return
-    _end(session, table, name, _drop)
+    with _reopening(found):
+        _discard(main, found.branch)
 
 
-def _end(
-    session: Session,
-    table: Table,
-    name: str,
-    commit: Callable[[Session, _Found, NetChange | None], None],
-) -> None:
-    """End a branch: close its log, then `commit` on main; open the log again if that fails.
+def _close(
+    session: Session, table: Table, name: str, *, onto_branch: bool = False
+) -> tuple[_Found, NetChange]:
+    """Close a branch's log; return the branch, and what it changed.
 
-    A conflict that can be found before the log is closed is raised then. Raises as `publish`.
+    Raises the Conflict that its changes would meet now, and leaves the log as it is then.
     """
-    for _ in range(_ATTEMPTS_MAX):
+
+    def closed() -> tuple[_Found, NetChange] | None:
         found = _find(session, table, name)
-        line, branch, end = found.line, found.branch, found.end
-        if end.closing is not None and not end.is_closed_for(branch):
-            open_again(line.log, end)
-            continue
-        net = None if commit is _drop else _net_change(found, onto_branch=commit is _rebase)
-        if end.closing is None:
-            conflict = None if net is None else _conflict_now(session, found, net)
+        net = _net_change(found, onto_branch=onto_branch)
+        if found.end.closing is None:
+            conflict = _conflict_now(session, found, net)
             if conflict is not None:
                 raise conflict
-            closed = close(line.log, end, branch)
-            if closed is None:
-                continue
-            found = replace(found, end=closed)
-        try:
-            commit(session, found, net)
-        except OutcomeUnknown:
-            raise
-        except Exception:
-            _undo(found)
-            raise
-        return
+        made = _close_once(found)
+        return None if made is None else (made, net)
+
+    return _closed(closed, name)
+
+
+def _closed(attempt: Callable[[], _T | None], name: str) -> _T:
+    """Return what the first successful attempt to close a branch's log returns.
+
+    Raises Unavailable if other writers come first each time.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        made = attempt()
+        if made is not None:
+            return made
     raise Unavailable(
         f"{name}: {_ATTEMPTS_MAX} attempts to close the branch lost to other writers; run the "
         "statement again when fewer write"
     )
 
 
-def _undo(found: _Found) -> None:
-    """Open a branch again that couldn't be ended; log a failure."""
+def _close_once(found: _Found) -> _Found | None:
+    """Return the branch with its log closed after its head; None if the log has to be read again:
+    another version came first, or the closing that was there is void.
+    """
+    line, branch, end = found.line, found.branch, found.end
+    if end.is_closed_for(branch):
+        return found
+    if end.closing is not None:
+        open_again(line.log, end)
+        return None
+    closed = close(line.log, end, branch)
+    return None if closed is None else replace(found, end=closed)
+
+
+@contextmanager
+def _reopening(found: _Found) -> Iterator[None]:
+    """Open a branch's log again if the block fails, and it is known that it ended nothing.
+
+    A failure to do so is logged: the branch stays closed then.
+    """
     try:
-        reopen(found.main.log, found.line.log, found.end, found.branch)
-    except TxlakeError as error:
-        _logger.warning(
-            "%s stays closed until it is published, rebased or dropped: %s", found.line.name, error
-        )
+        yield
+    except OutcomeUnknown:
+        raise
+    except Exception:
+        try:
+            reopen(found.main.log, found.line.log, found.end, found.branch)
+        except TxlakeError as error:
+            _logger.warning(
+                "%s stays closed until it is published, rebased or dropped: %s",
+                found.line.name,
+                error,
+            )
+        raise
 
 
-def _publish(session: Session, found: _Found, net: NetChange | None) -> None:
+def _publish(session: Session, found: _Found, net: NetChange) -> None:
     """Commit the net changes on main, with the registry in which the branch is published."""
-    assert net is not None, "only DROP BRANCH has no changes"
     branch = found.branch
     with _staged(session, found.main, net, branch.name) as (context, part):
         part.derive(
@@ -261,11 +289,10 @@ def _publish(session: Session, found: _Found, net: NetChange | None) -> None:
         _commit(context, found, net)
 
 
-def _rebase(session: Session, found: _Found, net: NetChange | None) -> None:
+def _rebase(session: Session, found: _Found, net: NetChange) -> None:
     """Commit the net changes as the first version of another branch, which begins at main's newest
     version, and let it take the branch's place in the registry.
     """
-    assert net is not None, "only DROP BRANCH has no changes"
     branch, main = found.branch, found.main
     system = session.engine.system
     successor = replace(
@@ -300,12 +327,8 @@ def _explained(conflict: Conflict, found: _Found, net: NetChange) -> Conflict:
     return conflict_on_branch(conflict, net, found.main.log, found.branch.name)
 
 
-def _drop(session: Session, found: _Found, net: NetChange | None) -> None:
-    """Commit on main the registry in which the branch is discarded."""
-    _discard(found.main, found.branch)
-
-
 def _discard(main: Handle, branch: TableBranch) -> None:
+    """Commit on main the registry in which the branch is discarded."""
     change_registry(
         main.log, "DROP BRANCH", branch, lambda registry, _: registry.with_discarded(branch)
     )

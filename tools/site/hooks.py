@@ -27,7 +27,7 @@ REFERENCE = {
     "Lake and sessions": ("connect", "Lake", "LakeSession", "Transaction", "Branch"),
     "Tables": (
         *("DeltaTable", "DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTableBuilder"),
-        "IdentityGenerator",
+        *("TableBranch", "IdentityGenerator"),
     ),
     "Spark's own doors": (
         *("enable", "disable", "configure", "install_as_delta", "uninstall_as_delta"),

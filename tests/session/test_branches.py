@@ -1330,13 +1330,24 @@ def test_the_rows_that_a_branch_changed_are_counted(lake: Lake) -> None:
     lake.do("DELETE FROM t WHERE id IN (1, 7); DROP TABLE u", x)
     lake.do("CREATE TABLE n (id BIGINT); INSERT INTO n VALUES (1), (2); DELETE FROM n", x)
     lake.do("INSERT INTO n VALUES (3); ALTER TABLE named RENAME TO other", x)
-    assert lake.rows("DESCRIBE BRANCH x") == [
+    counted = [
         ("default.f", "changed", 1, 3, 1, 0, 1),
         ("default.n", "created", None, 3, 1, 0, 0),
         ("default.other", "renamed", 0, 0, 0, 0, 0),
         ("default.t", "changed", 2, 5, 1, 2, 2),
         ("default.u", "dropped", 1, 1, None, None, None),
     ]
+    assert lake.rows("DESCRIBE BRANCH x") == counted
+    lake.do("INSERT INTO t VALUES (8, 8); REBASE BRANCH x")
+    rebased = {str(row[0]): row[4:] for row in lake.rows("DESCRIBE BRANCH x")}
+    assert rebased["default.t"] == (1, 2, 2)
+    assert rebased["default.f"] == (1, 0, 1)
+    lake.do("PUBLISH BRANCH x")
+    [newest] = history(lake, "t", 4)
+    assert newest.info is not None
+    metrics = cast("dict[str, str]", newest.info.values["operationMetrics"])
+    names = ("numOutputRows", "numUpdatedRows", "numDeletedRows")
+    assert [metrics[name] for name in names] == ["1", "2", "2"]
 
 
 def test_rows_of_branches_have_ids_of_their_own(lake: Lake) -> None:

@@ -380,7 +380,7 @@ def count_changes(
     """
     net = _net_rows(engine, handle, base_version, head)
     if not net.is_exact:
-        return _reported(net.commits)
+        return reported_rows(net.commits)
     counts: Counter[str] = Counter()
     for change in net.rows:
         counts[change.change_type] += len(change.positions)
@@ -414,7 +414,7 @@ def changed_rows(on_branch: Engine, table: BranchTable) -> DataFrame:
     return work.changed_rows(net.rows) if net.is_exact else work.differing_rows(net.rows)
 
 
-def _reported(commits: Iterable[Commit]) -> RowCounts:
+def reported_rows(commits: Iterable[Commit]) -> RowCounts:
     """Return the sums of the numbers of rows in the commits' metrics.
 
     MERGE counts all rows that it writes as output, INSERT those that it inserts.

@@ -45,6 +45,7 @@ from txlake.session.branch_changes import (
     changed_table,
     conflict_on_branch,
     is_renamed,
+    reported_rows,
 )
 from txlake.session.branch_use import (
     WAP_BRANCH,
@@ -402,8 +403,10 @@ def stage_net_change(
 
 
 def _change(one: NetChange, parameters: Mapping[str, object]) -> Change:
-    """Return the change of a table."""
-    actions = one.actions
+    """Return the change of a table. Its history has the sums of what the branch's statements
+    reported.
+    """
+    actions, rows = one.actions, reported_rows(one.commits)
     return Change(
         operation=OPERATION,
         actions=actions,
@@ -413,6 +416,9 @@ def _change(one: NetChange, parameters: Mapping[str, object]) -> Change:
         metrics={
             "numAddedFiles": sum(isinstance(action, Add) for action in actions),
             "numRemovedFiles": sum(isinstance(action, Remove) for action in actions),
+            "numOutputRows": rows.inserted,
+            "numUpdatedRows": rows.updated,
+            "numDeletedRows": rows.deleted,
         },
     )
 

@@ -14,6 +14,7 @@ import pytest
 PEERS = {
     "azurite": "tools/servers.sh brings it, and it needs node",
     "chromium": "apt-get install chromium chromium-driver",
+    "dbapi20": "tools/dbapi_suite.sh brings it",
     "dbt": "tools/dbt_venv.sh brings it",
     "duckdb": "tools/duckdb_venv.sh brings it",
     "fake-gcs-server": "tools/servers.sh builds it, with Go",

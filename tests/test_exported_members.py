@@ -12,6 +12,7 @@ import pyspark.errors
 import pytest
 
 import txlake
+import txlake.dbapi
 from txlake import errors
 from txlake.lake.log import Committed, LogSnapshot, LogTransaction
 
@@ -265,6 +266,41 @@ def test_connects_arguments() -> None:
     )
     assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
     assert signature(txlake.sources_tag) == "sources"
+
+
+def test_the_database_api() -> None:
+    assert signature(txlake.dbapi.connect) == (
+        "dsn=None, *, token=None, catalog=None, spark=None, storage_options=None, isolation=None, "
+        "settings=None, database=None, autocommit=False"
+    )
+    own = members(txlake.dbapi.Connection)
+    errors_of = {name for name in own if isinstance(getattr(txlake.dbapi, name, None), type)}
+    assert {name: own[name] for name in own.keys() - errors_of} == {
+        "cursor": "",
+        "execute": "operation, parameters=None",
+        "commit": "",
+        "rollback": "",
+        "in_transaction": None,
+        "autocommit": None,
+        "isolation_level": None,
+        "close": "",
+    }
+    assert members(txlake.dbapi.Cursor) == {
+        "lastrowid": None,
+        "connection": None,
+        "description": None,
+        "rowcount": None,
+        "execute": "operation, parameters=None",
+        "executemany": "operation, seq_of_parameters",
+        "fetchone": "",
+        "fetchmany": "size=None",
+        "fetchall": "",
+        "fetch_arrow_table": "",
+        "fetch_df": "",
+        "setinputsizes": "sizes",
+        "setoutputsize": "size, column=None",
+        "close": "",
+    }
 
 
 def test_the_arguments_of_sparks_own_doors() -> None:

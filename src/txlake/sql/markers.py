@@ -46,7 +46,7 @@ def bind(text: str, arguments: Arguments | None, rules: TextRules = DEFAULT_RULE
     edits: list[tuple[int, int, int, int]] = []
     position = 0
     length = 0
-    for name, start, end in _markers(source, named or {}):
+    for name, start, end in markers(source, named or {}):
         if name is None:
             if ordered is None or count >= len(ordered):
                 raise source.error(
@@ -92,7 +92,7 @@ def has_named_markers(text: str) -> bool:
     Raises InvalidRequest as `tokenize`.
     """
     source = SourceText(backquote_brackets(text), text)
-    return any(name is not None for name, _, _ in _markers(source, {}))
+    return any(name is not None for name, _, _ in markers(source, {}))
 
 
 def spark_arguments(text: str, arguments: Arguments | None) -> Arguments | None:
@@ -103,7 +103,7 @@ def spark_arguments(text: str, arguments: Arguments | None) -> Arguments | None:
     """
     if isinstance(arguments, Mapping):
         source = SourceText(backquote_brackets(text), text)
-        names = {name for name, _, _ in _markers(source, arguments)}
+        names = {name for name, _, _ in markers(source, arguments)}
         return {name: _in_zone(value) for name, value in arguments.items() if name in names}
     if isinstance(arguments, list | tuple):
         return [_in_zone(value) for value in arguments]
@@ -191,7 +191,7 @@ def _string_literal(value: str, rules: TextRules) -> str:
     return literal if rules.agrees_on(literal) else f"CAST(X'{value.encode().hex()}' AS STRING)"
 
 
-def _markers(
+def markers(
     source: SourceText, named: Mapping[str, object]
 ) -> Iterator[tuple[str | None, int, int]]:
     """Yield (name, start, end) of each marker, None as the name of `?`.

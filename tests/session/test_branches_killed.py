@@ -29,7 +29,8 @@ from txlake.session.membership.recovery import recover
 KILLS = int(os.environ.get("KILLS", "8"))
 SEED = int(os.environ.get("SEED", "1"))
 _WORKERS = 4
-_FAULTS = ("NameError", "KeyError", "AssertionError")
+_FAULTS = ("NameError", "KeyError", "AssertionError", "CorruptTable")
+_ZERO = "TBLPROPERTIES ('delta.deletedFileRetentionDuration' = 'interval 0 hours')"
 Rows = Counter[tuple[object, ...]]
 
 
@@ -83,17 +84,18 @@ class Killed:
         return [line.split() for line in lines]
 
 
-@pytest.fixture(params=["sqlite", "store"])
+@pytest.fixture(params=["sqlite", "store", "postgres"])
 def killed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Killed]:
     """A lake of two tables, with accounts whose sum is 0 over both."""
     (tmp_path / "_txlake").mkdir()
     catalog = tmp_path / "_txlake" / "catalog"
-    url = f"sqlite:///{catalog}.db" if request.param == "sqlite" else catalog.as_uri()
+    url = {"sqlite": f"sqlite:///{catalog}.db", "store": catalog.as_uri()}.get(request.param)
+    url = url or request.getfixturevalue("postgres_url")
     made = Killed(tmp_path, url)
     lake = made.open()
     accounts = ", ".join(f"('account{number}', 0)" for number in range(ACCOUNTS))
     for table in TABLES:
-        lake.do(f"CREATE TABLE {table} (k STRING, n BIGINT)")
+        lake.do(f"CREATE TABLE {table} (k STRING, n BIGINT) {_ZERO}")
         lake.do(f"INSERT INTO {table} VALUES {accounts}")
     lake.close()
     yield made
@@ -173,6 +175,10 @@ def test_what_was_told_of_branches_is_there_once(killed: Killed, tmp_path: Path)
         lake.do(f"DROP BRANCH `{name}`")
     assert lake.branches() == []
     require_told(told, markers_of(rows_of(tmp_path)))
+    for table in TABLES:
+        lake.do(f"VACUUM {table} RETAIN 0 HOURS")
+        logs = tmp_path / table / "_delta_log" / "_branches"
+        assert [path for path in logs.rglob("*") if path.is_file()] == []
     lake.close()
     sys.stdout.write(
         f"{Counter(words[0] for words in told)}, refused {refused}: on main {on_main} told and "

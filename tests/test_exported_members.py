@@ -271,7 +271,7 @@ def test_connects_arguments() -> None:
 def test_the_database_api() -> None:
     assert signature(txlake.dbapi.connect) == (
         "dsn=None, *, token=None, catalog=None, spark=None, storage_options=None, isolation=None, "
-        "settings=None, database=None, autocommit=False"
+        "settings=None, database=None, autocommit=False, timeout_s=330.0"
     )
     own = members(txlake.dbapi.Connection)
     errors_of = {name for name in own if isinstance(getattr(txlake.dbapi, name, None), type)}

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import txlake
 import txlake.dbapi
+from tests.dbapi.served import TOKEN, Served
 from tests.peers import need
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ LEFT_OUT = {
 
 
 @pytest.mark.peer("dbapi20")
-def test_the_driver_complies(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("door", ["in process", "over http"])
+def test_the_driver_complies(door: str, spark: SparkSession, tmp_path: Path) -> None:
     need("dbapi20", found=SUITE.exists())
     spec = importlib.util.spec_from_file_location("dbapi20", SUITE)
     assert spec is not None
@@ -37,7 +40,15 @@ def test_the_driver_complies(spark: SparkSession, tmp_path: Path) -> None:
         driver = txlake.dbapi
 
         def setUp(self) -> None:
-            self.connect_args = (str(tmp_path / self._testMethodName),)
+            place = str(tmp_path / self._testMethodName)
+            self.connect_args = (place,)
+            if door == "over http":
+                lake = self.enterContext(txlake.connect(place, spark=spark))
+                served = Served(lake)
+                self.enterContext(served.client)
+                served.start()
+                self.addCleanup(served.stop)
+                self.connect_args, self.connect_kw_args = (served.dsn,), {"token": TOKEN}
 
     names = set(unittest.defaultTestLoader.getTestCaseNames(Compliance))
     assert LEFT_OUT.keys() <= names

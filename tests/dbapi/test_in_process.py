@@ -408,6 +408,11 @@ def test_types_with_precision(spark: SparkSession, con: Connection) -> None:
     assert cursor.description[0][1] == txlake.dbapi.DATETIME
     expected = datetime.timedelta(days=1, hours=2, minutes=3, seconds=4.5)
     assert cursor.fetchone() == (expected, {(1,): "x"})
+    assert cursor.fetch_arrow_table().schema.types[0] == "duration[us]"
+    assert con.execute("SELECT ?, upper('a')", [-expected]).fetchone() == (-expected, "A")
+    cursor.execute("SELECT parse_json('1') AS v, id FROM range(2)")
+    assert cursor.fetchone() == (1, 0)
+    assert cursor.fetch_arrow_table().to_pydict() == {"v": [1], "id": [1]}
 
 
 def test_rows_of_spark_are_read_as_they_are_fetched(spark: SparkSession, con: Connection) -> None:

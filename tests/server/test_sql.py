@@ -82,6 +82,29 @@ def test_rows_are_json(client: Client) -> None:
     assert done(client, "SELECT n FROM orders WHERE id = ?", parameters=[1])["rows"] == [[10]]
 
 
+def test_parameters_that_json_lacks(client: Client) -> None:
+    found = done(client, "SELECT n FROM orders WHERE id = ?", parameters=[typed("decimal", "2")])
+    assert found["rows"] == [[20]]
+    done(client, "INSERT INTO orders VALUES (:i, 1)", parameters={"i": 7})
+    for wrong in (typed("uuid", "x"), typed("date", "never"), {"a": 1}):
+        answer = say(client, "SELECT n FROM orders WHERE id = ?", parameters=[wrong])
+        failed(answer, 400, INVALID, "a parameter")
+
+
+def typed(kind: str, text: str) -> dict[str, str]:
+    return {"type": kind, "value": text}
+
+
+def test_an_arrow_stream_tells_of_the_open_transaction(client: Client) -> None:
+    session = begin(client)
+    headers = {"authorization": f"Bearer {ALL}", "accept": ARROW}
+    for text, is_open in (("BEGIN", True), ("SELECT id FROM orders", True), ("COMMIT", False)):
+        body = {"statement": text, "session": session}
+        answer = client._http.request("POST", f"{OWN_ROOT}/sql", headers=headers, json=body)
+        with pa.ipc.open_stream(answer.content) as stream:
+            assert (b"transaction" in stream.schema.metadata) == is_open
+
+
 def test_many_rows_are_cut_and_counted(client: Client) -> None:
     done(client, "INSERT INTO orders VALUES (3, 30), (4, 40)")
     found = done(client, "SELECT id FROM orders")

@@ -58,6 +58,11 @@ def test_values_are_taken_as_pyspark_takes_them(monkeypatch: pytest.MonkeyPatch)
         (datetime.date(2026, 1, 2), "DATE '2026-01-02'"),
         (datetime.datetime(2026, 1, 2, 3, 4, 5), "TIMESTAMP '2026-01-02 03:04:05'"),  # noqa: DTZ001
         (datetime.datetime(2026, 1, 2, tzinfo=UTC), "TIMESTAMP '2026-01-02 00:00:00+00:00'"),
+        (
+            datetime.timedelta(days=1, hours=2, microseconds=5),
+            "INTERVAL '1 02:00:00.000005' DAY TO SECOND",
+        ),
+        (datetime.timedelta(seconds=-1), "INTERVAL '-0 00:00:01.000000' DAY TO SECOND"),
         ([1, "a", None], "array(1, 'a', NULL)"),
         ((), "array()"),
     ],

@@ -36,20 +36,35 @@ def connect(
     settings: Settings | None = None,
     database: str | None = None,
     autocommit: bool = False,
+    timeout_s: float = 330.0,
 ) -> Connection:
-    """Open a connection to a lake in this process, which is created on first use.
+    """Open a connection to a lake in this process, which is created on first use, or to one that
+    `txlake serve` serves.
 
     Args:
-        dsn: the warehouse: a folder or a URL.
-        token: of a Unity Catalog.
-        catalog, spark, storage_options, settings: as `txlake.connect` has them.
+        dsn: the warehouse, a folder or a URL; or a server: `txlake+http://host:8080`,
+            `txlake+https://host`.
+        token: of the server, or of a Unity Catalog.
+        catalog, spark, storage_options, settings: of a lake in this process, as `txlake.connect`
+            has them.
         isolation: the level of transactions: "serializable", "write_serializable" or "snapshot".
         database: the current database at first.
         autocommit: whether each statement is a transaction of its own.
+        timeout_s: how long a response of the server is waited for.
 
     Raises PEP 249's errors for those of `txlake.connect`: ProgrammingError for an unusable location
     or option, OperationalError if the store, the catalog or the server can't be reached.
     """
+    in_process = {
+        "catalog": catalog,
+        "spark": spark,
+        "storage_options": storage_options,
+        "settings": settings,
+    }
+    if dsn is not None and dsn.startswith("txlake+"):
+        return _to_server(
+            dsn, token, isolation, database, in_process, autocommit=autocommit, timeout_s=timeout_s
+        )
     with translated_errors():
         backend = InProcess(
             dsn,
@@ -60,6 +75,29 @@ def connect(
             isolation=isolation,
             settings=settings,
             database=database,
+        )
+    return Connection(backend, autocommit=autocommit)
+
+
+def _to_server(
+    dsn: str,
+    token: str | None,
+    isolation: str | None,
+    database: str | None,
+    in_process: Mapping[str, object],
+    *,
+    autocommit: bool,
+    timeout_s: float,
+) -> Connection:
+    """Open a connection to a server, as `connect`. `in_process`: options that it can't have."""
+    from txlake.dbapi.over_http import OverHttp, address_of
+
+    given = [name for name, value in in_process.items() if value is not None]
+    if given:
+        raise ProgrammingError(f"{given[0]}: the server opened the lake, and has its options")
+    with translated_errors():
+        backend = OverHttp(
+            address_of(dsn, token), isolation=isolation, database=database, timeout_s=timeout_s
         )
     return Connection(backend, autocommit=autocommit)
 

@@ -23,14 +23,16 @@ from txlake.protocol.types import (
     Map,
     Primitive,
     Struct,
-    from_arrow_schema,
+    from_arrow_type,
     to_arrow_schema,
+    to_arrow_type,
 )
 from txlake.session.views.describe import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_DURATION = "interval day to second"
 Row = tuple[object, ...]
 Converter = Callable[[Any], object]
 
@@ -94,11 +96,17 @@ def of_rows(rows: Rows) -> ResultSet:
 
 
 def of_arrow(table: pa.Table) -> ResultSet:
-    """Return the result that a server sent. Raises ValueError for a type that Delta hasn't."""
-    schema = from_arrow_schema(table.schema)
+    """Return the result that a server sent."""
+    schema = Struct(
+        tuple(Field(item.name, _type_of(item.type), item.nullable) for item in table.schema)
+    )
     return ResultSet(
         schema, _converted(_tuples(table), schema), count=table.num_rows, whole=lambda: table
     )
+
+
+def _type_of(kind: pa.DataType) -> DataType:
+    return Primitive(_DURATION) if pa.types.is_duration(kind) else from_arrow_type(kind)
 
 
 def of_frame(frame: DataFrame, failing: Callable[[Callable[[], Any]], Any]) -> ResultSet:
@@ -160,10 +168,21 @@ def _cast(table: pa.Table, schema: Struct) -> pa.Table:
 
 def _table(schema: Struct, rows: list[Row]) -> pa.Table:
     """Return fetched rows as a table."""
-    fields = to_arrow_schema(schema)
-    columns = zip(*rows) if rows else ((),) * len(fields)
-    arrays = [pa.array(values, item.type) for values, item in zip(columns, fields)]
-    return pa.Table.from_arrays(arrays, schema=fields)
+    columns = zip(*rows) if rows else ((),) * len(schema.fields)
+    arrays = [pa.array(values, _arrow_type(item.type)) for values, item in zip(columns, schema)]
+    return pa.Table.from_arrays(arrays, names=list(schema.names))
+
+
+def _arrow_type(kind: DataType) -> pa.DataType | None:
+    """Return the Arrow type of a column; None for the type of its values, where Delta has none."""
+    if isinstance(kind, Primitive) and kind.name.startswith("interval day"):
+        return pa.duration("us")
+    if isinstance(kind, Primitive) and kind.name == "variant":
+        return None  # its values are Python's own here
+    try:
+        return to_arrow_type(kind)
+    except ValueError:
+        return None
 
 
 def _converted(rows: Iterable[Iterable[object]], schema: Struct) -> Iterator[Row]:

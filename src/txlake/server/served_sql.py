@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -34,7 +37,9 @@ from txlake.spark.served import ServedPlane
 from txlake.spark.spark_errors import spark_errors
 from txlake.sql import parse
 from txlake.sql.statements import SetLockTimeout, Statement
+from txlake.sql.typed_parameters import from_json
 
+_DURATION = re.compile(r"interval (day|hour|minute|second)\b")
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -45,8 +50,16 @@ def run(call: Call) -> ApiResponse:
     """
     script = call.body(Script)
     with _errors_with_class(), _session_for(call, script.session) as session:
+        script = msgspec.structs.replace(script, parameters=_parameters(script.parameters))
         _set_user(session, call.caller)
         return _run_script(call, session, script)
+
+
+def _parameters(found: Mapping[str, Any] | list[Any] | None) -> Any:  # noqa: ANN401
+    """Return the values of a script's parameters. Raises InvalidRequest as `from_json`."""
+    if isinstance(found, Mapping):
+        return {name: from_json(value) for name, value in found.items()}
+    return None if found is None else [from_json(value) for value in found]
 
 
 def begin_session(call: Call) -> ApiResponse:
@@ -142,7 +155,7 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
             session.fail(error)
             raise
     if ARROW in call.accept:
-        return ApiResponse(200, content=_arrow_stream(result), media=ARROW)
+        return ApiResponse(200, content=_arrow_stream(session, result), media=ARROW)
     return ApiResponse(200, _json_rows(session, result))
 
 
@@ -169,20 +182,35 @@ def _json_rows(session: Session, result: Result) -> dict[str, object]:
     }
 
 
-def _arrow_stream(result: Result) -> bytes:
-    """Return the rows as an Arrow IPC stream; `total` is in the schema's metadata."""
-    types = [to_arrow_type(parse_type(column.type)) for column in result.columns]
+def _arrow_stream(session: Session, result: Result) -> bytes:
+    """Return the rows as an Arrow IPC stream; the schema's metadata has `total`, and the id of the
+    open `transaction`.
+    """
+    types = [_arrow_type(column.type) for column in result.columns]
     names = [column.name for column in result.columns]
     columns = [
         pa.array([row[position] for row in result.rows], kind)
         for position, kind in enumerate(types)
     ]
     table = pa.Table.from_arrays(columns, names=names)
-    table = table.replace_schema_metadata({"total": str(result.total)})
+    metadata = {"total": str(result.total)}
+    if session.current is not None:
+        metadata["transaction"] = session.current.id
+    table = table.replace_schema_metadata(metadata)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue()
+
+
+def _arrow_type(text: str) -> pa.DataType:
+    """Return the Arrow type of a column; an interval of days to seconds is a duration.
+
+    Raises InvalidRequest for a type that Delta doesn't have.
+    """
+    if _DURATION.match(text):
+        return pa.duration("us")
+    return to_arrow_type(parse_type(text))
 
 
 # Permissions

@@ -151,6 +151,8 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
             # The word TIMESTAMP may name the type without a zone.
             kind = "TIMESTAMP" if rules.zoned else "TIMESTAMP_LTZ"
             return f"{kind} '{value.isoformat(sep=' ')}'"
+        case datetime.timedelta():
+            return _interval_literal(value)
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
         case SqlText(text):  # a value of EXECUTE IMMEDIATE
@@ -161,7 +163,8 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
         case _:
             raise InvalidRequest(
                 f"{name} is a {type(value).__name__}, which has no SQL literal: expected None, "
-                "bool, int, float, Decimal, str, bytes, date, datetime, or a list of them"
+                "bool, int, float, Decimal, str, bytes, date, datetime, timedelta, or a list of "
+                "them"
             )
 
 
@@ -174,6 +177,15 @@ def _decimal_literal(value: Decimal, name: str) -> str:
     if digits > 38:
         raise InvalidRequest(f"{name} has {digits} digits: a SQL decimal has at most 38")
     return _number_literal(f"{plain}BD")
+
+
+def _interval_literal(value: datetime.timedelta) -> str:
+    """Return the literal of an interval of days to seconds."""
+    sign, size = ("-", -value) if value < datetime.timedelta(0) else ("", value)
+    minutes, seconds = divmod(size.seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    clock = f"{hours:02}:{minutes:02}:{seconds:02}.{size.microseconds:06}"
+    return f"INTERVAL '{sign}{size.days} {clock}' DAY TO SECOND"
 
 
 def _number_literal(number: str) -> str:

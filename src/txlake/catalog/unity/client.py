@@ -93,7 +93,7 @@ class UnityClient:
         if parts.username is not None or parts.password is not None:
             raise InvalidRequest("a Unity Catalog's address has no user and password; give token=")
         scheme = parts.scheme.removeprefix("uc+")
-        if token is not None and scheme == "http" and not _is_loopback(parts.hostname):
+        if token is not None and scheme == "http" and not is_loopback(parts.hostname):
             raise InvalidRequest(
                 f"{parts.hostname}: a token would travel over uc+http for everybody to read; use "
                 "uc+https"
@@ -261,7 +261,7 @@ def _error_of(body: object, status: int) -> tuple[str, str]:
     return "", f"expected an answer in JSON, found status {status}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """Return whether a host is `localhost` or a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback

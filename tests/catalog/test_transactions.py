@@ -13,8 +13,11 @@ from tests.catalog.ledgers import User, living, selected
 from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
+from txlake.catalog.lookup import LookupRequest
 from txlake.catalog.sessions import Sessions
 from txlake.catalog.transactions import Transactions
+from txlake.catalog.unregistered import CatalogReply
+from txlake.conflict.locking import Owner
 from txlake.errors import Unavailable
 from txlake.system import System
 
@@ -226,6 +229,31 @@ def test_an_announced_one_is_noted_where_something_is_noted_of_it(
     assert sqlite_other.catalog.transactions.entries() == []
     asked(user.catalog.transactions, one)
     assert [each.id for each in sqlite_other.catalog.transactions.entries()] == [one]
+
+
+def test_one_is_registered_once_by_threads_that_share_a_database_transaction(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each had seen it announced before the other registered it."""
+    one, transactions = announced(user), user.catalog.transactions
+    rows = transactions._rows_to_register()
+    transactions.register_announced()
+    with monkeypatch.context() as patched:
+        patched.setattr(transactions, "_rows_to_register", lambda *_: rows)
+        transactions.register_announced()
+    writers = user.catalog.unregistered
+    reply = CatalogReply(
+        lookup=LookupRequest(), required_locks=lambda _: (), locks=(), ids=frozenset()
+    )
+    two = announced(user)
+    [other_row] = transactions._rows_to_register()
+    for each, row in ((one, rows[0]), (two, other_row)):
+        writers.add(Owner(session=user.session, transaction=each), row, 0, reply)
+    monkeypatch.setattr(transactions, "is_announced", lambda _: True)
+    writers.register()
+    assert writers.has(one), "its locks aren't noted yet"
+    assert not writers.has(two)
+    assert [each.id for each in transactions.entries()] == [one, two]
 
 
 def test_an_announced_one_that_ends_asks_for_nothing(

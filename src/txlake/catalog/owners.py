@@ -16,7 +16,7 @@ also go forward, an expired session gets one last lease, during which a living s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -155,3 +155,9 @@ def end_transactions(connection: Connection, transaction_ids: Collection[str]) -
 def release_locks(connection: Connection, transaction_ids: Collection[str]) -> None:
     """Remove the locks and reservations of transactions."""
     _RELEASE.run(connection, ids=transaction_ids)
+
+
+def registered_among(connection: Connection, transaction_ids: Sequence[str]) -> frozenset[str]:
+    """Return which of these transactions are registered."""
+    query = sa.select(transactions.c.id).where(transactions.c.id.in_(transaction_ids))
+    return frozenset(connection.scalars(query))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import sqlalchemy as sa
@@ -35,6 +36,7 @@ from txlake.catalog.owners import (
     is_expired,
     killed_error,
     reap_due,
+    registered_among,
     release_locks,
     state_of,
 )
@@ -242,8 +244,13 @@ class Transactions:
         with self._database.turn(), self._registering:
             rows = self._rows_to_register()
             if rows:
-                self._database.write_relaxed(lambda connection: self.register(connection, rows))
+                self._database.write_relaxed(partial(self._register_missing, rows))
             self._forget_announced(rows)
+
+    def _register_missing(self, rows: Sequence[dict[str, Any]], connection: Connection) -> None:
+        """Register transactions, unless another thread that shares the database transaction has."""
+        present = registered_among(connection, [row["id"] for row in rows])
+        self.register(connection, [row for row in rows if row["id"] not in present])
 
     def hold(self, transaction_id: str, holder: object) -> None:
         """Track the transaction's holder: the transaction ends when `holder` is garbage-collected.

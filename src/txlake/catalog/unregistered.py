@@ -26,6 +26,7 @@ from txlake.catalog.database import CommitUnsettled, Database
 from txlake.catalog.fact_rows import fact, set_fact
 from txlake.catalog.heartbeat import DelayedCall
 from txlake.catalog.lookup import CatalogView, LookupRequest, look_up
+from txlake.catalog.owners import registered_among
 from txlake.catalog.relations import bare, commits
 from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import LockRequest, Owner
@@ -262,12 +263,16 @@ class UnregisteredWriters:
         self._writers.clear()
 
     def _write(self, connection: Connection, transaction_id: str, writer: _Writer) -> bool:
-        """Write a writer's row and locks; return False if it is outdated, or ratified already."""
+        """Write a writer's row and locks; return False if it is outdated, or ratified already, or
+        was registered without its locks by another thread that shares the database transaction.
+        """
         try:
             self._check(connection, transaction_id, writer)
         except AdmissionOutdated:
             return False
         if _is_ratified(connection, transaction_id):
+            return False
+        if registered_among(connection, [transaction_id]):
             return False
         self._registrar.register(connection, [dict(writer.row)])
         self._locks.grant_new(connection, writer.owner, writer.locks)

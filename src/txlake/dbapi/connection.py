@@ -215,7 +215,7 @@ class Connection:
                 self._begin_for(statements)
             if statements is not None and undoes(statements):
                 self._lose_rows()
-            return self._backend.run(operation, args), statements
+            return self._backend.run(operation, args, statements), statements
 
     def _begin_for(self, statements: Sequence[Statement] | None) -> None:
         """Begin a transaction if a script needs one and none is open."""

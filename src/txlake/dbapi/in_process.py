@@ -91,9 +91,11 @@ class InProcess:
     def rollback(self) -> None:
         self._session.perform(Rollback())
 
-    def run(self, text: str, args: Arguments | None) -> ResultSet:
-        plane = self._session.engine.plane
-        rows = self._lake._run_sql(text, args, AsRows(), reader=plane.relations)
+    def run(
+        self, text: str, args: Arguments | None, statements: Sequence[Statement] | None = None
+    ) -> ResultSet:
+        reader = self._session.engine.plane.relations
+        rows = self._lake._run_sql(text, args, AsRows(), reader=reader, parsed=statements)
         return of_rows(rows) if isinstance(rows, Rows) else of_frame(rows, self._asking)
 
     def _asking(self, ask: Callable[[], Value]) -> Value:

@@ -170,8 +170,10 @@ class OverHttp:
         finally:
             self._is_open = False
 
-    def run(self, text: str, args: Arguments | None) -> ResultSet:
-        begins = any(isinstance(one, Begin) for one in self.parsed(text, args) or ())
+    def run(
+        self, text: str, args: Arguments | None, statements: Sequence[Statement] | None = None
+    ) -> ResultSet:
+        begins = any(isinstance(one, Begin) for one in statements or ())
         try:
             table = self._sql(text, args, unknown=not self._is_open)
         except TxlakeError:

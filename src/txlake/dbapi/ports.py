@@ -39,8 +39,13 @@ class Backend(Protocol):
     def rollback(self) -> None:
         """Roll back the open transaction."""
 
-    def run(self, text: str, args: Arguments | None) -> ResultSet:
-        """Run a script, and return the last statement's result."""
+    def run(
+        self, text: str, args: Arguments | None, statements: Sequence[Statement] | None = None
+    ) -> ResultSet:
+        """Run a script, and return the last statement's result.
+
+        `statements`: what `parsed` returned for it.
+        """
 
     def close(self) -> None:
         """Roll back the open transaction, and end the session."""

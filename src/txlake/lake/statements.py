@@ -95,15 +95,17 @@ class Statements:
         by: ResultRows[R],
         *,
         reader: QueryReader | None = None,
+        parsed: Sequence[Statement] | None = None,
     ) -> R | DataFrame:
         """Run SQL as `sql` does; `by` makes the rows of results that no query returns.
 
         `reader` finds the tables of queries that only Spark can parse; without it they are refused.
+        `parsed`: the text's statements, where the caller has parsed it by the session's rules.
         """
         plane = self._session.engine.plane
         with self._failing_on_error():
             rules = plane.text_rules
-            statements = parse(text, args, rules, reader=reader)
+            statements = parsed or parse(text, args, rules, reader=reader)
             if not statements:
                 raise InvalidRequest("expected a SQL statement, found no text")
         result: R | DataFrame | None = None

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.branch_lake import Lake
 from tests.session.processes import Lakes
 
 
@@ -28,3 +29,12 @@ def alone(tmp_path: Path) -> Iterator[Lakes]:
     made.process().run("CREATE TABLE t (id INT); CREATE TABLE u (id INT)")
     yield made
     made.close()
+
+
+@pytest.fixture
+def lake() -> Lake:
+    """A lake with tables t and u."""
+    made = Lake()
+    made.do("CREATE TABLE t (id BIGINT, v BIGINT); CREATE TABLE u (id BIGINT, v BIGINT)")
+    made.do("INSERT INTO t VALUES (1, 1), (2, 2), (3, 3), (4, 4); INSERT INTO u VALUES (1, 1)")
+    return made

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import txlake
-from tests.session.test_branches import Lake, tables_of
+from tests.session.branch_lake import Lake, tables_of
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.session.test_branches import Lake, data_sizes, vacuum_all
+from tests.session.branch_lake import Lake, data_sizes, vacuum_all
 from tests.simulation.rows import RowEngine, RowSession
 from txlake.catalog import Catalog
 from txlake.catalog.branches import Branches

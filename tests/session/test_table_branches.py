@@ -233,7 +233,7 @@ def test_rebase_moves_the_branch_to_mains_newest_version(place: Place) -> None:
     place.do("REBASE BRANCH b FOR TABLE {t}")
     assert place.rows("SELECT * FROM {b}") == [(1, 10), (3, 3)]
     assert place.rows("DESCRIBE BRANCH b FOR TABLE {t}") == [
-        (f"{place.place}/t", "changed", 4, 5, 0, 0, 0)
+        (f"{place.place}/t", "changed", 4, 5, 0, 1, 0)
     ]
     place.do("UPDATE {t} SET v = 7 WHERE id = 1")
     with pytest.raises(Conflict):

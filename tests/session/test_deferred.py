@@ -25,6 +25,7 @@ from txlake.commands import HANDLERS
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import Conflict, CorruptTable, InvalidRequest, LockTimeout, Unavailable
 from txlake.session.command import AsRows
+from txlake.session.deferral import Deferral, deferral_of
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
@@ -317,6 +318,36 @@ def test_an_append_begins_with_what_is_known(lake: Lake, other: Lake, apart: Non
     with pytest.raises(InvalidRequest, match="u"):
         lake.run("INSERT INTO u VALUES (2)")
     assert other.ids("t") == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("statement", "rows"),
+    [
+        ("UPDATE t SET id = 3 WHERE id = 2", [1, 3]),
+        ("DELETE FROM t WHERE id = 2", [1]),
+    ],
+)
+def test_what_reads_rows_begins_with_what_was_committed(
+    lake: Lake, other: Lake, apart: None, statement: str, rows: list[int]
+) -> None:
+    other.run("INSERT INTO t VALUES (2)")
+    lake.run(statement)
+    assert lake.ids("t") == rows
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t SELECT id + 1 FROM t",
+        "INSERT OVERWRITE t VALUES (1)",
+        "INSERT INTO t REPLACE WHERE id = 1 VALUES (1)",
+        "MERGE INTO t USING u ON t.id = u.id WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE t",
+    ],
+)
+def test_only_an_append_begins_unseen(text: str) -> None:
+    [statement] = parse(text)
+    assert deferral_of(statement) is Deferral.UNTIL_COMMIT
 
 
 def test_a_lock_of_another_host_is_waited_for(lake: Lake, other: Lake, apart: None) -> None:

@@ -36,6 +36,7 @@ class Audit:
         may_be_lost: Set[str] = frozenset(),
         unrecorded: Set[tuple[str, int]] = frozenset(),
         may_read_stale: Set[str] = frozenset(),
+        appends_begin_unseen: bool = False,
     ) -> None:
         """Prepare the audit.
 
@@ -45,6 +46,8 @@ class Audit:
             may_be_lost: transactions that may be lost, in whole or on some of their tables.
             unrecorded: versions of tables whose changes the records don't describe.
             may_read_stale: transactions that may have read versions older than their begin.
+            appends_begin_unseen: an autocommitted INSERT of VALUES begins with what its process
+                knows of the catalog.
         """
         self._records = records
         self._committed_state = committed
@@ -53,6 +56,8 @@ class Audit:
         self._may_be_lost = may_be_lost
         self._unrecorded = unrecorded
         self._may_read_stale = may_read_stale
+        if appends_begin_unseen:
+            self._may_read_stale |= {record.id for record in records if _is_append(record)}
         self._committed = sorted(
             (one for one in records if one.id in committed.instants),
             key=lambda one: committed.instants[one.id],
@@ -302,6 +307,13 @@ def _statements(record: Record) -> Iterator[Statement]:
 def _table(statement: Statement) -> str | None:
     """Return the table of a statement; None for a definition."""
     return getattr(statement, "table", None)
+
+
+def _is_append(record: Record) -> bool:
+    """Return whether a transaction is an autocommitted INSERT of VALUES, which reads no rows."""
+    return record.is_autocommitted and all(
+        isinstance(step.statement, Insert) for step in record.steps
+    )
 
 
 def _label(record: Record) -> str:

@@ -96,8 +96,14 @@ class _History:
 class _LineAudit(Audit):
     """The audit of one history. `publications`: the ids of transactions that publish a branch."""
 
-    def __init__(self, history: _History) -> None:
-        super().__init__(history.records, history.committed(), history.initial, is_lake=True)
+    def __init__(self, history: _History, *, appends_begin_unseen: bool) -> None:
+        super().__init__(
+            history.records,
+            history.committed(),
+            history.initial,
+            is_lake=True,
+            appends_begin_unseen=appends_begin_unseen,
+        )
         self._publications = history.publications
         self._inherited = history.inherited()
 
@@ -130,6 +136,8 @@ class BranchAudit:
         logs: Mapping[str, LogHistory],
         initial: Mapping[str, int],
         level: Level,
+        *,
+        appends_begin_unseen: bool,
     ) -> None:
         """Prepare the audit.
 
@@ -139,7 +147,9 @@ class BranchAudit:
             logs: the logs of main's tables.
             initial: as in `Audit`.
             level: the isolation level of all transactions.
+            appends_begin_unseen: as in `Audit`.
         """
+        self._appends_begin_unseen = appends_begin_unseen
         self._journal, self._storage, self._roots, self._level = journal, storage, roots, level
         self._names = {table_id: name for name, (table_id, _) in roots.items()}
         self.main = _History(
@@ -168,7 +178,7 @@ class BranchAudit:
             self._publish(line, events)
         self._check_endings(events)
         for history in (self.main, *self.histories.values()):
-            _LineAudit(history).check()
+            _LineAudit(history, appends_begin_unseen=self._appends_begin_unseen).check()
         self._check_identities()
 
     def check_open(self) -> None:

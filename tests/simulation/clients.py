@@ -77,7 +77,7 @@ class Client:
             attempt, attempts = 0, program.attempts
             while attempt < attempts:
                 name = f"{self.name}.{number}.{attempt} {program.name}"
-                record = Record(id="", client=name, level=self._level)
+                record = Record("", name, self._level, is_autocommitted=program.autocommit)
                 outcome = _Attempt(self._world, process, session, program, record).run()
                 self._world.trace(process, name, outcome.value, record.error[:200])
                 is_over = (

@@ -53,6 +53,7 @@ class Record:
             catalog of that time.
         epoch_index: the catalog's epoch of the instant; None if the epoch changed during the read.
         begin_turn, end_turn: the scheduler's number of turns at the begin and at the end.
+        is_autocommitted: its one statement ran outside BEGIN.
         line: the id of the branch that it works on; empty for main. On a branch `read_versions` has
             the catalog's ids of the branch's tables in place of names.
     """
@@ -69,6 +70,7 @@ class Record:
     epoch_index: int | None = None
     begin_turn: int = 0
     end_turn: int = 0
+    is_autocommitted: bool = False
     line: str = ""
 
 

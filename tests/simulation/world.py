@@ -541,7 +541,13 @@ class World:
                     f"{name}: a reader sees {rows}, and the published log says {newest}"
                 )
         records = [record for record in self.records if not self._has_read_lost_commit(record)]
-        audit = Audit(records, committed, self._initial_versions, is_lake=self.config.has_catalog)
+        audit = Audit(
+            records,
+            committed,
+            self._initial_versions,
+            is_lake=self.config.has_catalog,
+            appends_begin_unseen=self.config.is_in_store,
+        )
         audit.check(requires_fresh_reads=FaultKind.LISTING_STALE not in self.injector.kinds)
         self.plan.check(final, self.records)
 
@@ -558,6 +564,7 @@ class World:
             logs,
             self._initial_versions,
             self.plan.level,
+            appends_begin_unseen=self.config.is_in_store,
         )
         audit.check(self.records, self.branch_events)
         audit.check_travelled(self.travelled)

@@ -194,6 +194,21 @@ def test_a_table_that_misses_micro_batches_gets_no_later_one(lake: txlake.Lake) 
     assert rows(lake, "one") == 2
 
 
+def test_an_older_record_of_a_second_process_stops_nothing(
+    lake: txlake.Lake, tmp_path: Path
+) -> None:
+    commit(lake, 0)
+    file = tmp_path / "lake" / FOLDER / f"{QUERY}.json"
+    older = file.read_bytes()
+    commit(lake, 1)
+    file.write_bytes(older)  # its request was on the way while micro-batch 1 was committed
+    commit(lake, 2)
+    assert rows(lake, "one") == 3
+    file.write_bytes(older)
+    with pytest.raises(InvalidRequest, match="the lake has the micro-batches up to 2"):
+        commit(lake, 4)
+
+
 def test_a_note_that_is_none_is_named(lake: txlake.Lake, tmp_path: Path) -> None:
     commit(lake, 0)
     (tmp_path / "lake" / FOLDER / f"{QUERY}.json").write_text("{}")

@@ -130,19 +130,25 @@ class Progress:
     def is_done(self, batch_id: int) -> bool:
         """Return whether a table of the record has this micro-batch, or a later one."""
         record = self._read()
-        if record is None:
-            return False
+        return record is not None and self._committed(record) >= batch_id
+
+    def _committed(self, record: ProgressRecord) -> int:
+        """Return the number of the last micro-batch that a table of the record has; -1 for none."""
         handles = (self._engine.find(TablePath(url), DEFAULT_DATABASE) for url in record.tables)
-        return any(
-            last_batch(handle, self._query_id) >= batch_id
-            for handle in handles
-            if handle is not None
-        )
+        batches = (last_batch(handle, self._query_id) for handle in handles if handle is not None)
+        return max(batches, default=-1)
 
     def require_unbroken(self, batch_id: int) -> None:
-        """Raise InvalidRequest if the micro-batch before this one isn't recorded."""
+        """Raise InvalidRequest if the micro-batch before this one isn't recorded, and no table of
+        the record has it.
+
+        The record may be older than the tables: a second process that runs the query, and is
+        refused, may have written its own over it.
+        """
         record = self._read()
         last = -1 if record is None else record.batch
+        if last < batch_id - 1 and record is not None:
+            last = max(last, self._committed(record))
         if last < batch_id - 1:
             raise _gap(self._sink, "the lake", last, self._query_id, batch_id)
 

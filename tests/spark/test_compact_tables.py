@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 from tests.spark.tables import VECTORS, PathTable, table
 from txlake.commit.change import Change
 from txlake.errors import CorruptTable
+from txlake.local import compaction
 from txlake.protocol.actions import Add
 from txlake.protocol.deletion_vectors import inline
 from txlake.protocol.sources import SOURCES_TAG
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.broad(keep=3)
+
+
+@pytest.fixture(autouse=True, params=["driver", "spark"])
+def packer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to pack files do the same."""
+    if request.param == "spark":
+        monkeypatch.setattr(compaction, "ONE_TASK_BYTES", 0)
+
 
 OLD_SPARK = {"org.apache.spark.version": "2.4.8"}
 
@@ -74,7 +83,7 @@ def test_files_that_cannot_be_copied_exactly_stay(
     old = _put(t, "old", _days(date(1500, 1, 1), date(1501, 1, 1), legacy=True), deleted=[0])
     _put(t, "one", _days(date(2001, 1, 1)))
     before = t.rows()
-    with caplog.at_level(logging.WARNING, "txlake.spark.compact"):
+    with caplog.at_level(logging.WARNING, "txlake.local.compaction"):
         assert t.compact().actions == ()  # one file alone wins nothing
     assert "old stays as it is: it holds times before 1900" in caplog.text
     assert {add.path for add in t.adds()} == {"old", "one"}
@@ -179,6 +188,7 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path, spark: SparkSession
     assert t.data_files() == set()
 
 
+@pytest.mark.parametrize("packer", ["spark"], indirect=True)
 @pytest.mark.parametrize("tasks", [2, 64])
 def test_many_bins_become_as_many_files(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tasks: int

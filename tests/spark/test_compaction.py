@@ -12,10 +12,10 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.local.compaction import pack
 from txlake.protocol.actions import Add, DeletionVector, Remove
 from txlake.protocol.sources import SOURCES_TAG
 from txlake.settings import Settings
-from txlake.spark.compact import pack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -47,7 +47,6 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
     from txlake.datafiles.live_rows import LiveRowFilter
     from txlake.datafiles.stored_vectors import StoredVector
     from txlake.protocol.roaring import vector_file
-    from txlake.spark.log_columns import packed_vector
 
     task = WriteTask(
         schema=SCHEMA.serialize().to_pybytes(),
@@ -63,7 +62,7 @@ def test_tasks_need_no_txlake_where_they_run(tmp_path: Path) -> None:
     data, [(offset, size)] = vector_file([BitMap64([3])])
     (tmp_path / "vector.bin").write_bytes(data)
     stored = StoredVector((tmp_path / "vector.bin").as_uri(), offset, size, 1)
-    live = LiveRowFilter({0: packed_vector(BitMap64([1])), 2: stored})
+    live = LiveRowFilter({0: StoredVector.packed(BitMap64([1])), 2: stored})
     package, archive = code_archive()
     tasks = tmp_path / "tasks"
     tasks.write_bytes(pickled((task, live, decode), package))

@@ -15,6 +15,7 @@ from txlake.console.formatting import bytes_text
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.skipping import skipping_of
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.local.compaction import pack
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.features import supported_features
@@ -22,7 +23,6 @@ from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.type_text import short_text
 from txlake.session.command import AsRows
 from txlake.session.engine import Handle
-from txlake.spark.compact import pack
 from txlake.sql.statements import Restore, TableName, TimeTravel
 
 PAGE_SIZE = 500

@@ -120,6 +120,10 @@ class CompactTask:
         moved = report_row("moved", key=number, data=counts)
         return [*({**file, "group": number} for file in files), *skipped, moved]
 
+    def open(self, file: Mapping[str, Any]) -> pa.NativeFile:
+        """Open a file, a row of `_FILE`. Raises FileNotFoundError."""
+        return open_file(file["url"], self.options)
+
     def deleted_positions(self, vector: Mapping[str, Any] | None) -> np.ndarray:
         """Return the deleted positions of a row of `_VECTOR`, sorted; none for None. Raises
         CorruptTable.
@@ -154,7 +158,7 @@ class _Source:
         """
         url = self._file["url"]
         deleted_positions = self._task.deleted_positions(self._file["vector"])
-        with open_file(url, self._task.options) as source, corrupt_table_errors(url):
+        with self._task.open(self._file) as source, corrupt_table_errors(url):
             file = open_parquet(source)
             self.skip_reason = self._obstacle(file)
             if self.skip_reason is None:

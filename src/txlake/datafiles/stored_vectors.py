@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from txlake.datafiles.files import store_and_name
-from txlake.datafiles.packed_positions import unpack_positions
+from txlake.datafiles.packed_positions import pack_positions, unpack_positions
 from txlake.errors import CorruptTable
 from txlake.ports import Store
 
@@ -37,6 +37,11 @@ class StoredVector:
     size_in_bytes: int = 0
     cardinality: int = 0
     data: bytes | None = None
+
+    @classmethod
+    def packed(cls, bitmap: BitMap64) -> StoredVector:
+        """Return a vector that has its positions with it."""
+        return cls(data=pack_positions(as_array(bitmap).astype(np.int64)))
 
     def positions(self, options: Mapping[str, str]) -> np.ndarray:
         """Return the deleted positions, sorted, unsigned 64-bit. `options` are those of the store.

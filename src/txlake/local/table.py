@@ -146,6 +146,11 @@ class LocalTable(ABC):
         }
 
     @property
+    def target_file_bytes(self) -> int:
+        """The size up to which small files are packed: the table's property, else the setting."""
+        return self.snapshot.properties.target_file_size or self.settings.target_file_bytes
+
+    @property
     def tracks_rows(self) -> bool:
         """Whether moved rows must keep their ids."""
         properties = self.snapshot.properties

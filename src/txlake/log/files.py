@@ -26,6 +26,7 @@ from txlake.log.file_columns import FileColumns
 from txlake.protocol.actions import Add, FileKey
 from txlake.protocol.file_rows import FILES_SCHEMA, adds_of, files_table, iterate_adds
 from txlake.protocol.lazy_stats import LazyStats, Mask
+from txlake.protocol.statistics import FileStatistics
 
 __all__ = [
     "FILES_SCHEMA",
@@ -35,6 +36,7 @@ __all__ = [
     "canonical_key",
     "canonical_path",
     "files_table",
+    "live_row_count",
 ]
 
 _OVERLAY_MIN = 256
@@ -264,3 +266,12 @@ def _without(table: pa.Table, dead: frozenset[int]) -> pa.Table:
             slices.append(table.slice(start, row - start))
         start = row + 1
     return pa.concat_tables(slices) if slices else table.slice(0, 0)
+
+
+def live_row_count(add: Add) -> int | None:
+    """Return a file's number of live rows; None if its statistics don't count rows."""
+    count = FileStatistics.from_json(add.stats).num_records
+    if count is None:
+        return None
+    vector = add.deletion_vector
+    return count - (0 if vector is None else vector.cardinality)

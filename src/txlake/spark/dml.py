@@ -30,7 +30,7 @@ from txlake.local.rules import GENERATION_EXPRESSION
 from txlake.local.types import quote
 from txlake.local.update import driver_values, write_images
 from txlake.local.writing import WriteResult
-from txlake.log.files import adds_of
+from txlake.log.files import adds_of, live_row_count
 from txlake.log.predicates import Predicate
 from txlake.log.skipping import has_opaque, must_match
 from txlake.protocol.actions import Add
@@ -38,7 +38,7 @@ from txlake.protocol.types import DataType, Field, Primitive, Struct
 from txlake.spark import driver_frames, rows
 from txlake.spark.deletions import Deletions, delete_positions, remove_files
 from txlake.spark.identities import refuse_assignment
-from txlake.spark.scan import add_rows, selected
+from txlake.spark.scan import selected
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema, spark_type
@@ -60,7 +60,7 @@ def delete(work: TableAccess, condition: Expression | None, alias: str | None = 
     files = work.snapshot.select(read.predicate)
     whole, partly = _split(work, read.predicate, files)
     removed = remove_files(work, whole)
-    rows_removed = sum(add_rows(add) or 0 for add in whole)
+    rows_removed = sum(live_row_count(add) or 0 for add in whole)
     deletions = Deletions()
     counted = 0
     if partly.num_rows:
@@ -195,7 +195,7 @@ def _split(
     whole = [
         place
         for place, add in enumerate(adds)
-        if matches_all[place] and (predicate is None or add_rows(add) is not None)
+        if matches_all[place] and (predicate is None or live_row_count(add) is not None)
     ]
     chosen = set(whole)
     rest = [place for place in range(len(adds)) if place not in chosen]

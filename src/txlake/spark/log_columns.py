@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from txlake.datafiles.live_rows import LiveRowFilter
-from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.stored_vectors import StoredVector, as_array
 from txlake.local.control_columns import FILE, ROW
 from txlake.ports import Store
@@ -191,7 +190,7 @@ def live_rows(
     vectors = {}
     for ordinal, add in files.items():
         if ordinal in replacements:
-            vectors[ordinal] = packed_vector(replacements[ordinal])
+            vectors[ordinal] = StoredVector.packed(replacements[ordinal])
         elif add.deletion_vector is not None:
             vectors[ordinal] = stored_vector(add.deletion_vector, store, reach, frame.sparkSession)
     import pandas as pd  # here, because most processes need neither import
@@ -213,11 +212,6 @@ def live_rows(
     return frame.where(udf(F.col(FILE), F.col(ROW)))
 
 
-def packed_vector(bitmap: BitMap64) -> StoredVector:
-    """Return a vector that is shipped with its positions."""
-    return StoredVector(data=pack_positions(as_array(bitmap).astype(np.int64)))
-
-
 def stored_vector(
     vector: DeletionVector, store: Store, reach: Reach, spark: SparkSession
 ) -> StoredVector:
@@ -226,7 +220,7 @@ def stored_vector(
     Raises as `Reach.vector` and `task_url`.
     """
     if vector.storage_type == "i":
-        return packed_vector(decode_inline(vector))
+        return StoredVector.packed(decode_inline(vector))
     path = reach.vector(vector)
     url = path if paths.is_absolute(path) else f"{store.url}/{paths.encode_path(path)}"
     url = task_url(spark, store, url)

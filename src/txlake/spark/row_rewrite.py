@@ -18,20 +18,14 @@ from txlake.datafiles.vectors import write_vectors
 from txlake.local.control_columns import FILE, ROW
 from txlake.local.types import quote
 from txlake.local.writing import Piece, WriteResult
-from txlake.log.files import files_table
+from txlake.log.files import files_table, live_row_count
 from txlake.protocol.actions import Add
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
-from txlake.spark.scan import add_rows
 from txlake.spark.table_access import TableAccess
 from txlake.spark.writing import write_frame
 
 _PLACE = "__txlake_place"
 _PIECES_MAX = 4_096
-
-
-def target_bytes(work: TableAccess) -> int:
-    """Return the target size of new files, in bytes: the table's property, else the setting."""
-    return work.snapshot.properties.target_file_size or work.settings.target_file_bytes
 
 
 def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
@@ -44,7 +38,7 @@ def source_row_count(work: TableAccess, files: Iterable[Add]) -> int | None:
         return None
     count = 0
     for add in files:
-        rows = add_rows(add)
+        rows = live_row_count(add)
         if rows is None:
             return None
         count += rows

@@ -28,7 +28,6 @@ from txlake.protocol.actions import Add
 from txlake.protocol.collations import collated_columns, collated_type
 from txlake.protocol.reach import Reach
 from txlake.protocol.schema_change import as_table_schema
-from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.settings import Settings
 from txlake.spark.bounded_text import padded_text
@@ -298,12 +297,3 @@ def _tracked(materialized: str | None, default: Column, name: str) -> Column:
 def selected(files: pa.Table, ordinals: list[int]) -> pa.Table:
     """Return some of a scan's files, in the order of `ordinals`."""
     return files.take(pa.array(ordinals, pa.int64()))
-
-
-def add_rows(add: Add) -> int | None:
-    """Return a file's number of live rows; None if its statistics don't count rows."""
-    count = FileStatistics.from_json(add.stats).num_records
-    if count is None:
-        return None
-    vector = add.deletion_vector
-    return count - (0 if vector is None else vector.cardinality)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from txlake.commit.change import Change
 from txlake.datafiles.write_task import ROW_GROUP_ROWS
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.local.compaction import optimize_change, partitions_chosen
 from txlake.local.types import quote
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of, files_table
@@ -23,10 +24,9 @@ from txlake.protocol.actions import Add
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.schema_rules import Path, column_text
 from txlake.protocol.types import DataType, Primitive, Struct
-from txlake.spark.compact import optimize_change, partitions_chosen
 from txlake.spark.curves import dimension, hilbert_place, z_place
 from txlake.spark.hilbert import DIMENSIONS_MAX
-from txlake.spark.row_rewrite import rewrite_rows, source_row_count, target_bytes
+from txlake.spark.row_rewrite import rewrite_rows, source_row_count
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.whole_partitions import files_of_partitions
@@ -115,7 +115,7 @@ def _sorted(
     """
     if not files:
         return ()
-    number = max(1, sum(add.size for add in files) // max(1, target_bytes(work)))
+    number = max(1, sum(add.size for add in files) // max(1, work.target_file_bytes))
     count = source_row_count(work, files)
     in_a_group = number == 1 and count is not None and count <= ROW_GROUP_ROWS
     place = None if in_a_group else _place(work, files_table(files), columns, on_hilbert_curve)

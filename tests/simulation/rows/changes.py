@@ -27,18 +27,18 @@ from txlake.commit.data_plane import Placement
 from txlake.commit.net_changes import ChangedRows, other_positions
 from txlake.datafiles.write_task import INSERT
 from txlake.errors import InvalidRequest
+from txlake.local import compaction
 from txlake.local.assignments import resolve_assignments
 from txlake.local.caller_rows import values_table
 from txlake.local.rules import GENERATION_EXPRESSION
 from txlake.local.writing import Piece, WriteResult
 from txlake.log.cubes import ClusteringPlan
-from txlake.log.files import adds_of
+from txlake.log.files import adds_of, live_row_count
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.time_zones import UTC_ZONE
 from txlake.protocol.actions import Add, Cdc
 from txlake.protocol.clustering import Cube, in_cube
 from txlake.protocol.identity import IdentityColumn
-from txlake.spark import compact as compacting
 from txlake.spark import dml, inserts, rearranging, row_rewrite, sorting
 from txlake.spark.change_files import with_change_type
 from txlake.spark.deletions import delete_positions, remove_files
@@ -48,7 +48,6 @@ from txlake.spark.identities import (
     refuse_assignment,
     refuse_explicit_values,
 )
-from txlake.spark.scan import add_rows
 from txlake.spark.whole_partitions import files_of_partitions
 from txlake.sql.constants import constant
 from txlake.sql.cursor import Cursor
@@ -101,7 +100,7 @@ def delete(work: RowAccess, condition: Expression | None, alias: str | None = No
             if found:
                 replaced[ordinal] = found
     deletions = delete_positions(work, partly, replaced)
-    count = sum(add_rows(add) or 0 for add in whole) + _total(replaced)
+    count = sum(live_row_count(add) or 0 for add in whole) + _total(replaced)
     return dml.delete_change(condition, read, removed, deletions, count)
 
 
@@ -325,23 +324,23 @@ def with_identities(
 
 
 def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
-    """Compact small files and files with many deleted rows, as `spark.compact` chooses them."""
+    """Compact small files and files with many deleted rows, as `local.compaction` chooses them."""
     sources: list[Add] = []
     outputs: list[Add] = []
-    for one in compacting.choose_bins(work, where, purge=purge):
+    for one in compaction.choose_bins(work, files_of_partitions(work, where), purge=purge):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
         written = write_rows(work, [row for part in rows for row in part], data_change=False)
         taken = list(zip(one.files, map(len, rows), strict=True))
-        outputs += [compacting._with_sources(add, taken) for add in written]
-    return compacting.compaction_change(work, where, tuple(sources), tuple(outputs), purge=purge)
+        outputs += [compaction.with_sources(add, taken) for add in written]
+    return compaction.compaction_change(work, where, tuple(sources), tuple(outputs), purge=purge)
 
 
 def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:
     """Rewrite the rows of these files as in a table with other metadata."""
     rows = [row for add in adds_of(files) for _, row in live_rows(work, add)]
     written = write_rows(replace(work, snapshot=onto), rows, data_change=False)
-    return compacting.rewrite_change(work, files, written)
+    return compaction.rewrite_change(work, files, written)
 
 
 def rearranged(work: RowAccess, change: Change) -> Change:

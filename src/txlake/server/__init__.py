@@ -14,7 +14,9 @@ lake carry out the requests, in a bounded number of threads.
 | `bodies` | request bodies, as checked values |
 | `delta`, `commits`, `creation` | the Delta API: tables, commits, new tables |
 | `names` | the older API: catalogs, schemas, tables |
-| `served_sql`, `refusals` | SQL over HTTP, and the statements that are refused to every caller |
+| `served_sql` | SQL over HTTP |
+| `scripts`, `refusals` | a script by any door: what a caller may run, and what nobody may |
+| `flight` | Flight SQL |
 | `responses`, `definitions` | tables in the form of both APIs |
 | `serving`, `head_timeout` | the server process |
 """

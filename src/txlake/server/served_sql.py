@@ -1,7 +1,6 @@
 """SQL over HTTP: statements in, rows out as JSON or as an Arrow stream.
 
-Owns what a caller may run: statements about the lake's own tables by name, no changes by a
-read-only token, within the statement's time. What is served is in `refusals`.
+Owns the forms of requests and results. What a caller may run is in `scripts`.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import msgspec
@@ -19,24 +18,17 @@ from pyspark.sql import DataFrame
 
 from txlake.conflict.levels import parse_level
 from txlake.errors import Conflict, InvalidRequest, TxlakeError
-from txlake.lake.lake import LakeSession
 from txlake.protocol.type_text import parse_type
 from txlake.protocol.types import to_arrow_type
-from txlake.server.api_errors import ApiError, api_error_of
+from txlake.server import scripts
+from txlake.server.api_errors import api_error_of
 from txlake.server.bodies import NewSession, Script
 from txlake.server.calls import ApiResponse, Call
-from txlake.server.refusals import is_write, refusal_reason, walk_parts
-from txlake.server.tokens import ANYONE, Caller
-from txlake.session.command import AsRows, words_of
-from txlake.session.permission import BranchesOnly
 from txlake.session.session import Session
 from txlake.session.views.describe import Rows
 from txlake.session.views.json_values import json_value
 from txlake.session.views.results import Result, frame_result, rows_result
-from txlake.spark.served import ServedPlane
 from txlake.spark.spark_errors import spark_errors
-from txlake.sql import parse
-from txlake.sql.statements import SetLockTimeout, Statement
 from txlake.sql.typed_parameters import from_json
 
 _DURATION = re.compile(r"interval (day|hour|minute|second)\b")
@@ -51,7 +43,7 @@ def run(call: Call) -> ApiResponse:
     script = call.body(Script)
     with _errors_with_class(), _session_for(call, script.session) as session:
         script = msgspec.structs.replace(script, parameters=_parameters(script.parameters))
-        _set_user(session, call.caller)
+        scripts.set_user(session, call.caller)
         return _run_script(call, session, script)
 
 
@@ -139,32 +131,21 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
     Of the rows at most `Limits.sql_rows_max` are returned. An error fails the session's open
     transaction, as a failed statement does.
     """
-    with _statement_timeout(call, session):
-        try:
-            rules = session.engine.plane.text_rules  # of a Spark that may have ended
-            statements = parse(script.statement, script.parameters, rules)
-            _check(call, statements)
-        except (TxlakeError, ApiError) as error:
-            session.fail(error)
-            raise
-        rows = LakeSession(session)._run_sql(script.statement, script.parameters, AsRows())
+    limits = call.served_lake.limits
+    with scripts.statement_timeout(session, limits):
+        statements = scripts.judged(
+            session, call.caller, limits, script.statement, script.parameters
+        )
+        rows = scripts.run(session, script.statement, script.parameters, statements)
         try:
             with spark_errors():
-                result = _result(rows, call.served_lake.limits.sql_rows_max)
+                result = _result(rows, limits.sql_rows_max)
         except BaseException as error:
             session.fail(error)
             raise
     if ARROW in call.accept:
         return ApiResponse(200, content=_arrow_stream(session, result), media=ARROW)
     return ApiResponse(200, _json_rows(session, result))
-
-
-def _statement_timeout(call: Call, session: Session) -> AbstractContextManager[None]:
-    """Return the statement's time limit for what Spark runs; none for an engine without Spark."""
-    plane = session.engine.plane
-    if isinstance(plane, ServedPlane):
-        return plane.statement(call.served_lake.limits.statement_s)
-    return nullcontext()
 
 
 def _result(rows: DataFrame | Rows, rows_max: int) -> Result:
@@ -211,51 +192,3 @@ def _arrow_type(text: str) -> pa.DataType:
     if _DURATION.match(text):
         return pa.duration("us")
     return to_arrow_type(parse_type(text))
-
-
-# Permissions
-
-
-def _set_user(session: Session, caller: Caller) -> None:
-    """Let a session be its caller's, with what he may do.
-
-    As the owner of branches he isn't the user of the same name of an operating system.
-    """
-    if caller == ANYONE:
-        return
-    session.user_name = f"token:{caller.name}"
-    session.permission = BranchesOnly(session.user_name) if caller.branches else None
-
-
-def _check(call: Call, statements: Sequence[Statement]) -> None:
-    """Raise ApiError (403) for a statement that isn't served, or not to this caller.
-
-    A lock timeout out of bounds is refused too (400).
-    """
-    reason = refusal_reason(statements)
-    if reason is not None:
-        raise ApiError("PermissionDeniedException", reason)
-    for statement in statements:
-        for part in walk_parts(statement):
-            _check_part(call, part)
-
-
-def _check_part(call: Call, part: object) -> None:
-    """Raise ApiError for a write by a read-only caller (403), and a lock timeout out of bounds
-    (400).
-
-    What a caller of branches may write depends on the branch in use: his session's permission
-    decides, statement by statement.
-    """
-    if call.caller.read_only and not call.caller.branches and is_write(part):
-        raise ApiError(
-            "PermissionDeniedException",
-            f"{call.caller.name!r} may only read, and {words_of(part)} changes the lake",  # type: ignore[arg-type]
-        )
-    timeout_ms_max = call.served_lake.limits.sql_lock_ms
-    if isinstance(part, SetLockTimeout) and not 0 <= part.timeout_ms <= timeout_ms_max:
-        raise ApiError(
-            "InvalidParameterValueException",
-            f"SET LOCK_TIMEOUT {part.timeout_ms}: a served session waits for 0 to {timeout_ms_max} "
-            "ms",
-        )

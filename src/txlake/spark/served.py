@@ -108,7 +108,7 @@ class ServedPlane(SparkPlane):
 
         The limit begins anew after the block.
         """
-        watch: _StatementWatch | None = getattr(self._threads, "watch", None)
+        watch: Watch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             watch.pause()
         try:
@@ -126,7 +126,7 @@ class ServedPlane(SparkPlane):
         kind = classic._get_j_spark_session_class(classic._jvm)
         kind.setActiveSession(classic._jsparkSession)
         self._threads.spark = spark
-        watch: _StatementWatch | None = getattr(self._threads, "watch", None)
+        watch: Watch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             spark.sparkContext.setJobGroup(watch.group, _JOBS, interruptOnCancel=True)
 
@@ -190,8 +190,8 @@ class ServedPlane(SparkPlane):
     # Bounding
 
     @contextmanager
-    def statement(self, timeout_s: float) -> Iterator[None]:
-        """Cancel this thread's Spark jobs after so many seconds.
+    def statement(self, timeout_s: float) -> Iterator[Watch]:
+        """Cancel this thread's Spark jobs after so many seconds; yields the watch that does so.
 
         Where that doesn't end the statement, or where it left the JVM broken, Spark is ended if the
         process owns it, and the next statement starts another one.
@@ -200,7 +200,7 @@ class ServedPlane(SparkPlane):
         outcome says what became of it, and for one that failed because Spark ended; other errors
         pass.
         """
-        watch = _StatementWatch(self, f"txlake-{self.system.new_id()}", timeout_s)
+        watch = Watch(self, f"txlake-{self.system.new_id()}", timeout_s)
         self._threads.watch = watch
         with self._lock:
             spark = self._spark
@@ -209,7 +209,7 @@ class ServedPlane(SparkPlane):
             if spark is not None:
                 with spark_errors():
                     self._enter(spark)
-            yield
+            yield watch
         except Exception as error:
             watch.stop()
             try:
@@ -278,7 +278,7 @@ class ServedPlane(SparkPlane):
             _end_jvm()
 
 
-class _StatementWatch(threading.Thread):
+class Watch(threading.Thread):
     """Cancels a statement that is late, until it ends; ends Spark where that doesn't help.
 
     `is_late` says that the time limit was reached.
@@ -318,6 +318,10 @@ class _StatementWatch(threading.Thread):
             if self._ended.wait(_STEP_S):
                 return
         self._plane.end_spark()
+
+    def cancel(self) -> None:
+        """Cancel the statement's Spark jobs now."""
+        self._plane.cancel(self.group)
 
     def stop(self) -> None:
         """Note that the statement has ended."""

@@ -357,6 +357,15 @@ def serve(
             help="Give the lake's own storage options to clients that may write.",
         ),
     ] = False,
+    flight_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            show_default=False,
+            help="Serve Flight SQL too, for ADBC and JDBC; 0: a free port.",
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, help="How many requests run at once.")] = 8,
     statement_timeout: Annotated[
         float,
@@ -381,6 +390,7 @@ def serve(
         lends_credentials=lend_credentials,
         workers=workers,
         statement_timeout_s=statement_timeout,
+        flight_port=flight_port,
     )
     _run_server(lakes.serve, connection, arguments, output, "serving at")
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +76,7 @@ class ServerArguments:
     lends_credentials: bool = False
     workers: int = 8
     statement_timeout_s: float = 300.0
+    flight_port: int | None = None
 
 
 @contextmanager
@@ -295,12 +297,18 @@ def serve(
     """Serve the lake, which is created if it doesn't exist, until the process is stopped.
 
     `on_started` gets the address. Spark starts with the first statement that needs it. Raises
-    InvalidRequest if packages of the extra `server` aren't installed, and as `serving.serve`.
+    InvalidRequest if packages of the extras `server` or `flight` aren't installed, and as
+    `serving.serve`.
     """
     try:
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
         raise _missing_extra(error, "server") from error
+    if arguments.flight_port is not None:
+        try:
+            import_module("txlake.server.flight.serving")
+        except ModuleNotFoundError as error:
+            raise _missing_extra(error, "flight") from error
     _run_server(open_lake(connection, _SERVER_SPARK_SETTINGS), arguments, run, on_started)
 
 
@@ -348,6 +356,7 @@ def _run_server(
         token_file=arguments.token_file,
         certificate=arguments.certificate,
         vends_credentials=arguments.lends_credentials,
+        flight_port=arguments.flight_port,
         limits=Limits(workers=arguments.workers, statement_s=arguments.statement_timeout_s),
     )
     with opening as (_, session):

@@ -9,12 +9,14 @@ import logging
 from typing import get_args
 
 from txlake.catalog import matches
-from txlake.commands.views import describe_view, schema_rows
+from txlake.commands.views import DESCRIBED, describe_view, schema_rows
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import command, giving_rows, its_table, no_table, served
 from txlake.session.context import Context
+from txlake.session.plain_queries import plain_schema
 from txlake.session.unknown_names import tables_in
 from txlake.session.view_queries import Viewed
 from txlake.session.views.describe import Inspection, Rows
@@ -120,8 +122,12 @@ def describe_database(context: Context, statement: DescribeDatabase) -> Rows:
 
 
 def describe_query(context: Context, statement: DescribeQuery) -> Rows:
-    """Carry out DESCRIBE QUERY."""
-    return schema_rows(context.query(statement.query).schema)
+    """Carry out DESCRIBE QUERY. Of a plain query the driver knows the columns (`plain_schema`)."""
+    plain = plain_schema(context, statement.query)
+    if plain is None:
+        return schema_rows(context.query(statement.query).schema)
+    rows = [(item.name, short_text(item.type), None) for item in plain]
+    return Rows(schema=DESCRIBED, rows=rows)
 
 
 def show_table(context: Context, statement: Inspection) -> Rows:

@@ -43,6 +43,8 @@ from txlake.sql.statements.names import quoted
 
 _COMPENSATION = "spark.sql.legacy.viewSchemaCompensation"
 _TEXT = Primitive("string")
+DESCRIBED = Struct(tuple(Field(name, _TEXT) for name in ("col_name", "data_type", "comment")))
+"""The columns of DESCRIBE QUERY."""
 _VIEW_LIST = Struct(
     (
         Field("namespace", _TEXT, False),
@@ -352,9 +354,8 @@ def _describe_column(
 
 def schema_rows(schema: StructType) -> Rows:
     """Return the rows of DESCRIBE QUERY for a schema."""
-    columns = Struct(tuple(Field(name, _TEXT) for name in ("col_name", "data_type", "comment")))
     rows = [(item.name, item.dataType.simpleString(), None) for item in schema]
-    return Rows(schema=columns, rows=rows)
+    return Rows(schema=DESCRIBED, rows=rows)
 
 
 def _detail_rows(view: Viewed) -> list[tuple[object, ...]]:

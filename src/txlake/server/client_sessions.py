@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from txlake.errors import TxlakeError
 from txlake.server.api_errors import ApiError
 from txlake.session.session import Session
 
@@ -119,6 +120,23 @@ class ClientSessions:
         for entry in expired:
             entry.session.close()
             entry.lock.release()
+
+    def fail_idle(self, idle_ms: int, cause: TxlakeError) -> None:
+        """Roll back the transactions of sessions that are idle for so long, and keep the sessions:
+        their next statement is refused because of `cause`.
+        """
+        oldest = self._now_ms() - idle_ms
+        with self._lock:
+            idle = [
+                entry
+                for entry in self._open.values()
+                if entry.used_ms < oldest and entry.lock.acquire(blocking=False)
+            ]
+        for entry in idle:
+            try:
+                entry.session.fail(cause)
+            finally:
+                entry.lock.release()
 
     def close(self) -> None:
         """Close all sessions, each after the request that uses it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,7 @@ class ServerSettings:
         token_file: the valid tokens; None: everybody on this host may call.
         certificate: for TLS, the file of the certificate's chain and the file of its key.
         vends_credentials: whether the lake's own storage options are given to clients.
+        flight_port: where Flight SQL is served; None: nowhere.
     """
 
     host: str = "127.0.0.1"
@@ -37,15 +39,17 @@ class ServerSettings:
     token_file: Path | None = None
     certificate: tuple[Path, Path] | None = None
     vends_credentials: bool = False
+    flight_port: int | None = None
     limits: Limits = field(default_factory=Limits)
 
 
 def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
     """Serve the session's lake until the process is stopped.
 
-    `on_started` is called with the server's address once it accepts requests.
+    `on_started` is called with the server's addresses once it accepts requests.
 
-    Raises InvalidRequest as `load_tokens` and `listen`.
+    Raises InvalidRequest as `load_tokens` and `listen`, and ModuleNotFoundError for Flight SQL
+    without the packages of the extra `flight`.
     """
     tokens = load_tokens(settings)
     engine, level = restricted_engine(session.engine, owns_spark=True), session.level
@@ -56,9 +60,36 @@ def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[s
         vends_credentials=settings.vends_credentials,
     )
     try:
-        listen(application(served, tokens), settings, on_started=on_started)
+        with _flight(served, tokens, settings) as address:
+            suffix = "" if address is None else f" with Flight SQL at {address}"
+            listen(
+                application(served, tokens),
+                settings,
+                on_started=lambda url: on_started(f"{url}{suffix}"),
+            )
     finally:
         engine.plane.close()
+
+
+@contextmanager
+def _flight(served: ServedLake, tokens: Tokens, settings: ServerSettings) -> Iterator[str | None]:
+    """Serve Flight SQL during the block, if the settings say so; yield its address, or None."""
+    if settings.flight_port is None:
+        yield None
+        return
+    from txlake.server.flight.serving import FlightServer
+
+    server = FlightServer(
+        served,
+        tokens,
+        host=settings.host,
+        port=settings.flight_port,
+        certificate=settings.certificate,
+    )
+    try:
+        yield server.address
+    finally:
+        server.stop()
 
 
 def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:

@@ -53,16 +53,38 @@ def plain_answer(context: Context, query: SqlText) -> Rows | None:
     own, and every query that isn't plain, has session functions, or means something else by the
     session's settings. The read is recorded only if the rows are returned.
     """
-    if context.plane.is_started or query.session_functions:
-        return None
-    if context.rules != DEFAULT_RULES or not context.rules.agrees_on(query.text):
-        return None
-    plain = _plain(query)
+    plain = _plain_here(context, query)
     if plain is None:
         return None
     if not plain.reads:
         return _constants(plain)
     return _of_view(context, query, plain) or _of_table(context, query, plain)
+
+
+def plain_schema(context: Context, query: SqlText) -> Struct | None:
+    """Return the columns of a query without reading its rows; None if Spark has to find them."""
+    plain = _plain_here(context, query)
+    if plain is None:
+        return None
+    if not plain.reads:
+        return _constants(plain).schema
+    if (rows := _of_view(context, query, plain)) is not None:
+        return rows.schema
+    handle = context.tables.find(query.references[0].table)
+    if handle is None or not context.tables.exists(handle):
+        return None
+    schema = context.snapshot(handle).schema
+    places = _places(plain, schema)
+    return None if places is None else _renamed(schema, places)
+
+
+def _plain_here(context: Context, query: SqlText) -> PlainQuery | None:
+    """Return a query's parts; None if it isn't plain, or the session may read it otherwise."""
+    if context.plane.is_started or query.session_functions:
+        return None
+    if context.rules != DEFAULT_RULES or not context.rules.agrees_on(query.text):
+        return None
+    return _plain(query)
 
 
 @lru_cache(maxsize=256)

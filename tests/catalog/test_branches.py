@@ -7,19 +7,20 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
+from tests.catalog.branching import change_rows, let_expire, of, on_branch
 from tests.catalog.ledgers import User, new, version
 from txlake.catalog import Catalog
-from txlake.catalog.relations import branches
+from txlake.catalog.database import Database
+from txlake.catalog.pruning import Pruner
+from txlake.catalog.relations import tables
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import (
-    AdoptedTable,
     DroppedTable,
-    EndedBranch,
     NewTable,
-    Ratification,
     Ratified,
     RenamedTable,
+    VersionRange,
 )
 
 pytestmark = pytest.mark.usefixtures("direct")
@@ -29,20 +30,6 @@ pytestmark = pytest.mark.usefixtures("direct")
 def user(opened: Callable[[], Catalog]) -> User:
     """A session on main."""
     return User(opened())
-
-
-def on_branch(user: User, name: str) -> User:
-    """A session on a branch."""
-    entry = user.catalog.branches.find(name)
-    assert entry is not None
-    return User(user.catalog.on_branch(entry.number))
-
-
-def of(catalog: Catalog, name: str) -> tuple[str, int | None]:
-    """The id and the head of a table."""
-    entry = catalog.find("default", name)
-    assert entry is not None
-    return entry.id, entry.head
 
 
 def names_of(catalog: Catalog) -> dict[str, list[str]]:
@@ -132,6 +119,43 @@ def test_a_branch_begins_at_an_instant(user: User) -> None:
         user.catalog.branches.create("y", instant=99)
 
 
+def test_a_branch_has_the_dropped_tables_whose_files_are_kept(user: User) -> None:
+    user.catalog.create_database("d")
+    user.create("a", "b", "c", "early")
+    user.create("e", database="d")
+    user.ratify(names=(DroppedTable(id="early", retention_ms=10**9),))
+    instant = user.catalog.ledger.sequence()
+    user.catalog.branches.create("x")
+    x = on_branch(user, "x")
+    user.ratify(
+        names=(
+            DroppedTable(id="a"),
+            DroppedTable(id="b"),
+            DroppedTable(id="c", retention_ms=10**9),
+            DroppedTable(id="e", retention_ms=10**9),
+        )
+    )
+    x.ratify(
+        names=(
+            DroppedTable(id=of(x.catalog, "b")[0], keeps_files=True),
+            DroppedTable(id=of(x.catalog, "c")[0], keeps_files=True),
+        )
+    )
+    user.catalog.drop_database("d")
+    user.catalog.branches.create("y", instant=instant)
+    assert names_of(on_branch(user, "y").catalog) == {"default": ["a", "c"]}
+
+
+def test_a_branch_begins_at_no_instant_that_was_pruned(user: User) -> None:
+    user.create("a")
+    for number in range(1, 9):
+        user.write(version("a", number))
+    user.catalog.ledger.record_publication({"a": VersionRange(0, 8)})
+    Pruner(user.catalog._database, 2).step()
+    with pytest.raises(Unavailable, match="instant 3 of the lake is too old"):
+        user.catalog.branches.create("x", instant=3)
+
+
 def test_a_branch_of_a_branch(user: User) -> None:
     user.create("a")
     user.catalog.branches.create("x")
@@ -188,6 +212,8 @@ def test_names_of_branches(user: User) -> None:
             user.catalog.branches.create(name)
     with pytest.raises(InvalidRequest, match="no branch 'nowhere'"):
         user.catalog.branches.create("y", parent="nowhere")
+    with pytest.raises(InvalidRequest, match="there is a branch 'x' already"):
+        user.catalog.branches.create("x", if_not_exists=True, is_tag=True)
 
 
 def test_the_copy_of_a_long_database_name_is_refused(user: User) -> None:
@@ -243,6 +269,11 @@ def test_the_last_instant_by_a_time(opened: Callable[[], Catalog]) -> None:
     assert branches.instant_at(made.time_ms) == made.sequence
     with pytest.raises(InvalidRequest, match=r"that time is [\d,]+ seconds in the future"):
         branches.instant_at(made.time_ms + 10**9)
+    later = user.write(version("a", 1))
+    while later.time_ms == made.time_ms:
+        later = user.write(version("a", later.sequence))
+    assert branches.instant_at(later.time_ms - 1) < later.sequence
+    assert branches.instant_at(later.time_ms) == later.sequence
 
 
 def test_a_branch_is_created_after_each_change_of_its_names(user: User) -> None:
@@ -256,83 +287,7 @@ def test_a_branch_is_created_after_each_change_of_its_names(user: User) -> None:
         user.catalog.branches.drop(f"x{number}")
 
 
-# Its end
-
-
-def ended(user: User, name: str, adopted: str = "") -> EndedBranch:
-    """The end of a branch with the versions that its tables have now, without an adopted one."""
-    entry = user.catalog.branches.find(name)
-    assert entry is not None
-    tables = [table.entry for table in user.catalog.branches.tables(entry)]
-    left = [table for table in tables if table.id != adopted]
-    return EndedBranch(
-        id=entry.id, tables={table.id: (table.head or 0, table.modified_ms) for table in left}
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "ends_first"), [("a", True), ("a", False), ("n", True)], ids=["begun", "late", "new"]
-)
-def test_a_branch_gets_no_commit_in_the_batch_that_ends_it(
-    user: User, name: str, ends_first: bool
-) -> None:
-    user.create("a")
-    branch = user.catalog.branches.create("x")
-    x = on_branch(user, "x")
-    made = NewTable(
-        id="n", database="default", name="n", location="file:///n", managed=True,
-        branch=branch.number,
-    )  # fmt: skip
-    x.ratify(version("n", 0), names=(made,))
-    own, head = of(x.catalog, name)
-    assert head == 0
-    end = Ratification(transaction_id=user.begin(), names=(ended(user, "x"),))
-    commit = Ratification(transaction_id=x.begin(), commits=(version(own, 1),))
-    requests = [end, commit] if ends_first else [commit, end]
-    first, second = user.catalog.ledger._ratify_batch(requests)
-    assert isinstance(first, Ratified)
-    assert isinstance(second, InvalidRequest if ends_first else Unavailable)
-    assert (user.catalog.branches.find("x") is None) == ends_first
-
-
-@pytest.mark.parametrize("is_published", [True, False])
-def test_a_commit_without_a_reply_is_found_after_the_branchs_end(
-    user: User, is_published: bool
-) -> None:
-    """It was ratified, perhaps published: its writer must not take it for a failed one."""
-    user.create("a", "b")
-    branch = user.catalog.branches.create("x")
-    x = on_branch(user, "x")
-    made = NewTable(
-        id="n", database="default", name="n", location="file:///n", managed=True,
-        branch=branch.number,
-    )  # fmt: skip
-    ids = [x.begin() for _ in range(3)]  # one of which never commits
-    own, other = of(x.catalog, "a")[0], of(x.catalog, "b")[0]
-    found = [
-        x.ratify(version(own, 1), version(other, 1), transaction_id=ids[0]),
-        x.ratify(version("n", 0), version(own, 2), names=(made,), transaction_id=ids[1]),
-    ]
-    if is_published:
-        adopted = AdoptedTable(id="n", database="default", name="n", branch=0)
-        user.ratify(names=(adopted, ended(user, "x", adopted="n")))
-    else:
-        user.catalog.branches.drop("x")
-    traces = user.catalog.ledger._find_ratified([*ids, branch.id])
-    assert all(isinstance(each, Ratified) for each in found)
-    assert {each: traces[each].sequence for each in traces} == {ids[0]: 2, ids[1]: 3}
-
-
 # What the view of branches and the console show
-
-
-def let_expire(user: User, *names: str) -> None:
-    """Let the time of branches and tags be over."""
-    database = user.catalog.branches._database
-    change = sa.update(branches).where(branches.c.name.in_(names)).values(kept_until_ms=1)
-    database.run_shielded(
-        lambda: database.write(lambda connection: connection.execute(change).close())
-    )
 
 
 def test_expired_branches_end_from_the_newest_on(user: User) -> None:
@@ -354,6 +309,68 @@ def test_expired_branches_end_from_the_newest_on(user: User) -> None:
     with pytest.raises(InvalidRequest, match="there is a branch 'c' already"):
         made.create("c", if_not_exists=True)
     assert made.create("D", if_not_exists=True) == last
+
+
+CLOCK_MS = 10**13
+
+
+class Clock:
+    """The times that a catalog's database has, the last one again and again."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *times_ms: int) -> None:
+        self._times_ms = list(times_ms)
+        self.readings = 0
+        patch.setattr(Database, "now_ms", lambda _, __: self.read())
+
+    def read(self) -> int:
+        self.readings += 1
+        return self._times_ms.pop(0) if len(self._times_ms) > 1 else self._times_ms[0]
+
+
+def create_database(on: User, name: str) -> None:
+    on.catalog.create_database(name)
+
+
+def create_table(on: User, name: str) -> None:
+    made = NewTable(
+        id=name, database="default", name=name, location=f"file:///{name}", managed=True,
+        branch=on.catalog.branch,
+    )  # fmt: skip
+    on.ratify(version(name, 0), names=(made,))
+    named = sa.update(tables).where(tables.c.id == name)
+    change_rows(on, named.values(modified_ms=CLOCK_MS))
+
+
+def create_view(on: User, name: str) -> None:
+    on.catalog.views.create("default", name, "SELECT 1", [("x", None)])
+
+
+CREATIONS = pytest.mark.parametrize("create", [create_database, create_table, create_view])
+
+
+@CREATIONS
+def test_a_branch_waits_for_a_clock_that_stands_still(
+    user: User, create: Callable[[User, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        Clock(patch, CLOCK_MS)
+        create(user, "n")
+        clock = Clock(patch, CLOCK_MS, CLOCK_MS, CLOCK_MS - 1, CLOCK_MS + 1, CLOCK_MS + 2)
+        assert user.catalog.branches.create("x").created_ms == CLOCK_MS + 1
+        assert clock.readings == 4
+
+
+@CREATIONS
+def test_a_branch_does_not_wait_for_names_of_other_branches(
+    user: User, create: Callable[[User, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user.catalog.branches.create("other")
+    with monkeypatch.context() as patch:
+        Clock(patch, CLOCK_MS)
+        create(on_branch(user, "other"), "n")
+        clock = Clock(patch, CLOCK_MS)
+        user.catalog.branches.create("x")
+        assert clock.readings == 2
 
 
 def test_what_is_known_of_the_use_of_branches(user: User) -> None:

@@ -108,6 +108,16 @@ def wait_for_a_lock(user: User) -> None:
     locks.acquire(user.session, waiter, wants("X"), -1)
 
 
+def expire_a_branch(user: User) -> None:
+    entry = user.catalog.branches.create("x", retention_ms=-1)
+    user.catalog.branches.expire(entry.id)
+
+
+def drop_a_branch(user: User) -> None:
+    user.catalog.branches.create("x")
+    user.catalog.branches.drop("x")
+
+
 OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
     "make a database": (lambda user: user.catalog.create_database("e"), ["sequence"]),
     "set a database's level": (
@@ -129,6 +139,8 @@ OPERATIONS: dict[str, tuple[Callable[[User], object], list[str]]] = {
         lambda user: user.catalog._make_ready(),
         ["sequence", "sequence"],
     ),
+    "drop a branch": (drop_a_branch, ["sequence", "sequence"]),
+    "drop an expired branch": (expire_a_branch, ["sequence", "sequence"]),
     "ratify": (
         lambda user: user.write(version("a", 1)),
         ["sessions", "transactions, counters", "tables"],

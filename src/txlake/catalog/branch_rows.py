@@ -17,7 +17,6 @@ from txlake.catalog.relations import (
     branch_reads,
     branches,
     commits,
-    counters,
     databases,
     identities,
     tables,
@@ -240,10 +239,14 @@ def _moved_database(connection: Connection, change: AdoptedTable, now_ms: int) -
 
 
 def _move_database(connection: Connection, row: sa.Row[Any], target: int, now_ms: int) -> None:
-    """Make a branch's database one of another branch, or of main, which is new there."""
+    """Make a branch's database one of another branch, or of main, which is new there with its
+    views: branches of the target that are there already didn't begin with them.
+    """
     moved = sa.update(databases).where(databases.c.id == row.id)
     key = names.new_database_key(row.name, target)
     connection.execute(moved.values(branch=target, folded_name=key, created_ms=now_ms))
+    shown = sa.update(views).where(views.c.database_id == row.id)
+    connection.execute(shown.values(created_ms=now_ms, modified_ms=now_ms))
 
 
 def _publish_databases(
@@ -253,8 +256,6 @@ def _publish_databases(
     is_new = (databases.c.branch == entry.number) & (databases.c.created_ms >= entry.created_ms)
     for row in connection.execute(sa.select(databases).where(is_new)).all():
         if names.database(connection, row.name, target) is None:
-            own = tables.c.database_id == row.id
-            connection.execute(sa.update(tables).where(own).values(database_id=None))
             _move_database(connection, row, target, now_ms)
 
 
@@ -263,24 +264,21 @@ def _publish_views(connection: Connection, entry: BranchEntry, target: int, now_
 
     Raises InvalidRequest if the parent has changed one of them too.
     """
-    named = sa.select(views, databases.c.name.label("owner")).join(
-        databases, views.c.database_id == databases.c.id
-    )
-    of_branch = connection.execute(named.where(databases.c.branch == entry.number)).all()
-    of_parent = connection.execute(named.where(databases.c.branch == target)).all()
-    there = {(row.owner.lower(), row.folded_name): row for row in of_parent}
-    here = {(row.owner.lower(), row.folded_name) for row in of_branch}
-    for name, row in there.items():
-        if row.created_ms < entry.created_ms and name not in here:
-            _require_unchanged(row, entry)
-            connection.execute(sa.delete(views).where(views.c.id == row.id))
-    for row in of_branch:
+    here, there = (_views_of(connection, number) for number in (entry.number, target))
+    removed_ms = _remove_views(connection, entry, here, there)
+    for name, row in here.items():
         if row.modified_ms < entry.created_ms:
             continue
-        same = there.get((row.owner.lower(), row.folded_name))
+        same = there.get(name)
         if same is not None:
             _require_unchanged(same, entry)
             connection.execute(sa.delete(views).where(views.c.id == same.id))
+        elif row.created_ms < entry.created_ms and row.created_ms not in removed_ms:
+            raise InvalidRequest(
+                f"view {row.owner}.{row.name} was changed by branch {entry.name!r}, and dropped or "
+                "renamed where the branch began; drop it on the branch, or drop it and create it "
+                "anew if it is to be there, then publish again"
+            )
         owner = names.require_database(connection, row.owner, target)
         if names.table(connection, owner.name, row.name, target) is not None:
             raise InvalidRequest(f"{owner.name}.{row.name} is a table now; rename the view")
@@ -289,6 +287,46 @@ def _publish_views(connection: Connection, entry: BranchEntry, target: int, now_
         connection.execute(
             moved.values(database_id=owner.id, created_ms=created_ms, modified_ms=now_ms)
         )
+
+
+def _views_of(connection: Connection, branch: int) -> dict[tuple[str, str], sa.Row[Any]]:
+    """Return the views of a branch, or of main, by their database's name and their own."""
+    named = sa.select(views, databases.c.name.label("owner")).join(
+        databases, views.c.database_id == databases.c.id
+    )
+    rows = connection.execute(named.where(databases.c.branch == branch))
+    return {(row.owner.lower(), row.folded_name): row for row in rows}
+
+
+def _remove_views(
+    connection: Connection,
+    entry: BranchEntry,
+    here: Mapping[tuple[str, str], sa.Row[Any]],
+    there: Mapping[tuple[str, str], sa.Row[Any]],
+) -> set[int]:
+    """Remove the views of the parent that a branch dropped or renamed; return when they were
+    created. One that the parent alone renamed stays.
+
+    Raises InvalidRequest if the parent has changed one of them too.
+    """
+    renamed_there = {
+        _definition(row)
+        for name, row in here.items()
+        if name not in there and row.modified_ms < entry.created_ms
+    }
+    removed_ms: set[int] = set()
+    for name, row in there.items():
+        began_with_it = row.created_ms < entry.created_ms
+        if began_with_it and name not in here and _definition(row) not in renamed_there:
+            _require_unchanged(row, entry)
+            connection.execute(sa.delete(views).where(views.c.id == row.id))
+            removed_ms.add(row.created_ms)
+    return removed_ms
+
+
+def _definition(row: sa.Row[Any]) -> tuple[object, ...]:
+    """Return what a view keeps when it is renamed."""
+    return row.created_ms, row.query, row.columns, row.comment, row.properties
 
 
 def _require_unchanged(row: sa.Row[Any], entry: BranchEntry) -> None:
@@ -372,14 +410,14 @@ def _delete_rows(connection: Connection, entry: BranchEntry) -> None:
     own_databases = sa.select(databases.c.id).where(databases.c.branch == entry.number)
     connection.execute(sa.delete(branch_reads).where(branch_reads.c.table_id.in_(own_ids)))
     has_folder = tables.c.origin_id.is_(None) & tables.c.managed & tables.c.head.is_not(None)
-    newest = sa.select(counters.c.value).where(counters.c.name == counter_rows.SEQUENCE)
+    newest = counter_rows.NEWEST_SEQUENCE.scalar_subquery()
     connection.execute(
         sa.update(tables)
         .where(is_own, has_folder)
         .values(
             branch=names.MAIN,
             database_id=None,
-            dropped_sequence=sa.func.coalesce(tables.c.dropped_sequence, newest.scalar_subquery()),
+            dropped_sequence=sa.func.coalesce(tables.c.dropped_sequence, newest),
             dropped_ms=None,
             kept_until_ms=None,
             dropped_from=None,
@@ -400,17 +438,11 @@ def _keep_traces(
     """Keep, without their commits, the instants of the transactions that committed on a branch: one
     that got no reply to its commit looks there whether it was ratified.
     """
-    other = commits.alias()
-    is_traced = [
-        sa.exists().where(bare.c.transaction_id == commits.c.transaction_id),
-        sa.exists().where(
-            (other.c.transaction_id == commits.c.transaction_id) & other.c.table_id.not_in(own_ids)
-        ),
-    ]
+    is_kept = sa.exists().where(bare.c.transaction_id == commits.c.transaction_id)
     made = (
         sa.select(commits.c.transaction_id, commits.c.sequence, commits.c.time_ms)
         .where(commits.c.table_id.in_(own_ids), commits.c.transaction_id != entry.id)
-        .where(*(~one for one in is_traced))
+        .where(~is_kept)
         .distinct()
     )
     connection.execute(sa.insert(bare).from_select(["transaction_id", "sequence", "time_ms"], made))

@@ -7,6 +7,7 @@ are the branch's own. Whoever makes or drops a branch has locked the sequence.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -272,7 +273,7 @@ class Branches:
         members = [row for row in members if row["id"] in versions]
         shown = _rows(connection, views, views.c.database_id.in_(list(by_owner)))
         count = len(owners) + len(members) + len(shown)
-        numbers = iter(_new_numbers(connection, count))
+        numbers = itertools.count(counter_rows.next_number(connection, _OBJECT, count))
         _insert_all(
             connection,
             databases,
@@ -395,14 +396,6 @@ def _versions(connection: Connection, ids: Sequence[str], instant: int) -> dict[
     for first in range(0, len(ids), _BATCH_IDS):
         found.update(versions_at(connection, ids[first : first + _BATCH_IDS], instant))
     return found
-
-
-def _new_numbers(connection: Connection, count: int) -> range:
-    """Return new numbers of objects."""
-    if not count:
-        return range(0)
-    first = counter_rows.next_number(connection, _OBJECT, count)
-    return range(first, first + count)
 
 
 def _insert_all(

@@ -64,6 +64,8 @@ MODULES = {
     ),
     "catalog": (
         "admission",
+        "branch_rows",
+        "branches",
         "commits",
         "counter_rows",
         "drop_rows",

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.dbt.environment import PYTHON, environment
 from tests.pages import ROOT
 from tests.peers import need
-
-# Where another environment with dbt-spark is.
-VARIABLE = "TXLAKE_TEST_DBT"
-PYTHON = Path(os.environ.get(VARIABLE, ROOT / ".cache" / "dbt-spark" / "bin" / "python"))
 
 
 @pytest.mark.peer("dbt")
@@ -24,7 +21,7 @@ def test_models_snapshots_tests_and_docs(tmp_path: Path) -> None:
         [str(PYTHON), str(ROOT / "tests" / "dbt" / "program.py"), str(tmp_path)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        env={**os.environ, **environment()},
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -52,7 +49,7 @@ def test_a_build_on_a_branch_is_published_when_all_of_it_passed(tmp_path: Path) 
         [str(PYTHON), str(ROOT / "tests" / "dbt" / "branch_program.py"), str(tmp_path)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        env={**os.environ, **environment()},
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]

@@ -286,7 +286,6 @@ def test_the_database_api() -> None:
         "close": "",
     }
     assert members(txlake.dbapi.Cursor) == {
-        "lastrowid": None,
         "connection": None,
         "description": None,
         "rowcount": None,

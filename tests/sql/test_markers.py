@@ -12,7 +12,7 @@ import pytest
 from tests.sql.parsing import one, refused
 from txlake.errors import InvalidRequest
 from txlake.sql import parse, sql_literal
-from txlake.sql.markers import Arguments, bind, spark_arguments
+from txlake.sql.markers import Arguments, WallTime, bind, spark_arguments
 from txlake.sql.statements import Insert, Select, Values
 
 UTC = datetime.UTC
@@ -57,6 +57,7 @@ def test_values_are_taken_as_pyspark_takes_them(monkeypatch: pytest.MonkeyPatch)
         (b"\x00\xff", "X'00ff'"),
         (datetime.date(2026, 1, 2), "DATE '2026-01-02'"),
         (datetime.datetime(2026, 1, 2, 3, 4, 5), "TIMESTAMP '2026-01-02 03:04:05'"),  # noqa: DTZ001
+        (WallTime(2026, 1, 2, 3, 4, 5, 6), "TIMESTAMP_NTZ '2026-01-02 03:04:05.000006'"),
         (datetime.datetime(2026, 1, 2, tzinfo=UTC), "TIMESTAMP '2026-01-02 00:00:00+00:00'"),
         (
             datetime.timedelta(days=1, hours=2, microseconds=5),

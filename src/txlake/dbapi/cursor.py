@@ -29,10 +29,9 @@ class Cursor:
 
     Attributes:
         arraysize: how many rows `fetchmany` returns by default.
-        lastrowid: always None: rows have no ids.
+        lastrowid: the last value that the last statement generated in the table's first identity
+            column; None if it generated none, and after `executemany`.
     """
-
-    lastrowid: None = None
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -40,6 +39,7 @@ class Cursor:
         self._result: ResultSet | None = None
         self._rowcount = -1
         self.arraysize = 1
+        self.lastrowid: int | None = None
 
     @property
     def connection(self) -> Connection:
@@ -104,7 +104,7 @@ class Cursor:
                         with translated_errors():
                             made = template.repeated(given[first : first + _ROWS_MAX])
                         total += self._changed(*made)
-            self._rowcount = total
+            self._rowcount, self.lastrowid = total, None
         return self
 
     def _changed(self, operation: str, args: Arguments) -> int:
@@ -118,10 +118,11 @@ class Cursor:
     def _begin(self) -> None:
         """Forget the last result. Raises InterfaceError if the cursor or connection is closed."""
         self._require_open()
-        self._result, self._rowcount = None, -1
+        self._result, self._rowcount, self.lastrowid = None, -1, None
 
     def _settle(self, result: ResultSet, statements: Sequence[Statement] | None) -> None:
         """Keep a statement's rows, or the count of the rows that it changed."""
+        self.lastrowid = result.identity
         is_query = not statements or isinstance(statements[-1], Select)
         if not is_query and result.schema.names[:1] == (_COUNT,):
             [row] = result.fetch(None)

@@ -31,6 +31,7 @@ from txlake.errors import (
 )
 
 _ALONE = "can't run in a transaction"
+_FAILED_BEFORE = "was rolled back because a statement failed ("
 _INTEGRITY = re.compile(
     r"\[(?:DELTA_NOT_NULL_CONSTRAINT_VIOLATED|DELTA_VIOLATE_CONSTRAINT_WITH_VALUES|NOT_NULL_\w+)"
 )
@@ -113,6 +114,8 @@ def _kind_of(error: TxlakeError) -> type[Error]:
             return NotSupportedError
         case CorruptTable():
             return InternalError
+        case InvalidRequest() if _FAILED_BEFORE in text:
+            return ProgrammingError
         case InvalidRequest() if _INTEGRITY.search(text):
             return IntegrityError
         case InvalidRequest() if _DATA.search(text):

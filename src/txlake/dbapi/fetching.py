@@ -47,6 +47,7 @@ class ResultSet:
         count: how many rows there are; None if that is known only at their end.
         whole: makes an Arrow table of all rows, as long as none was fetched.
         lost: why no more rows can be fetched; None as long as they can.
+        identity: the last value that the statement generated in an identity column, if it did.
     """
 
     schema: Struct
@@ -54,6 +55,7 @@ class ResultSet:
     count: int | None = None
     whole: Callable[[], pa.Table] | None = None
     lost: str | None = None
+    identity: int | None = None
 
     @property
     def codes(self) -> tuple[str, ...]:

@@ -95,8 +95,11 @@ class InProcess:
         self, text: str, args: Arguments | None, statements: Sequence[Statement] | None = None
     ) -> ResultSet:
         reader = self._session.engine.plane.relations
+        self._session.last_identity = None
         rows = self._lake._run_sql(text, args, AsRows(), reader=reader, parsed=statements)
-        return of_rows(rows) if isinstance(rows, Rows) else of_frame(rows, self._asking)
+        made = of_rows(rows) if isinstance(rows, Rows) else of_frame(rows, self._asking)
+        made.identity = self._session.last_identity
+        return made
 
     def _asking(self, ask: Callable[[], Value]) -> Value:
         """Call a function that asks Spark. Raises its errors as txlake's, which fail the open

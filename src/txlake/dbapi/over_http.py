@@ -46,7 +46,11 @@ _EVIDENCE = frozenset(field.name for field in dataclasses.fields(Evidence))
 _NOT_FOUND = 404
 
 
-class _SessionGone(Unavailable):
+class Disconnected(Unavailable):
+    """The server can't be reached, or has ended the session and rolled its transaction back."""
+
+
+class _SessionGone(Disconnected):
     """The server ended the session, and rolled its transaction back."""
 
 
@@ -122,7 +126,7 @@ class OverHttp:
         try:
             answer = json.loads(self._request("POST", "/sessions", settings))
         except _ResponseLost as error:
-            raise Unavailable(f"{address}: no answer: {error.__cause__}") from error
+            raise Disconnected(f"{address}: no answer: {error.__cause__}") from error
         except ValueError as error:
             raise Unavailable(f"{address} isn't a txlake server: {error}") from error
         self._session = str(answer["session"])
@@ -187,13 +191,15 @@ class OverHttp:
                 f"the query has {total} rows, and the server sends at most {table.num_rows}: add "
                 "a condition or a LIMIT, or open the lake in this process"
             )
-        return of_arrow(table)
+        made = of_arrow(table)
+        made.identity = int(metadata[b"identity"]) if b"identity" in metadata else None
+        return made
 
     def _sql(self, text: str, args: Arguments | None, *, unknown: bool = False) -> pa.Table:
         """Run a script and return its rows.
 
         Raises the error of the response; OutcomeUnknown if that was lost and `unknown` is set, else
-        Unavailable.
+        Disconnected.
         """
         parameters = None if args is None else _encoded(args)
         body = {"statement": text, "parameters": parameters, "session": self._session}
@@ -205,7 +211,7 @@ class OverHttp:
                 raise OutcomeUnknown(
                     f"{reason}; look whether the change is there before you repeat it"
                 ) from error
-            raise Unavailable(f"{reason}; roll back, and begin again") from error
+            raise Disconnected(f"{reason}; roll back, and begin again") from error
         try:
             with pa.ipc.open_stream(content) as stream:
                 return stream.read_all()
@@ -219,8 +225,8 @@ class OverHttp:
     def _request(self, method: str, path: str, body: object) -> bytes:
         """Send a request once, and return the response's content.
 
-        Raises Unavailable if the server can't be reached, _ResponseLost after the request was sent,
-        and the error of the response.
+        Raises Disconnected if the server can't be reached, _ResponseLost after the request was
+        sent, and the error of the response.
         """
         headers = {"accept": _ARROW}
         if self._address.token is not None:
@@ -243,7 +249,7 @@ class OverHttp:
         return data
 
     def _connected(self) -> http.client.HTTPConnection:
-        """Return a connection to the server. Raises Unavailable if it can't be reached."""
+        """Return a connection to the server. Raises Disconnected if it can't be reached."""
         address = self._address
         if address.is_secure:
             made: http.client.HTTPConnection = http.client.HTTPSConnection(
@@ -257,7 +263,7 @@ class OverHttp:
         try:
             made.connect()
         except OSError as error:
-            raise Unavailable(f"{address}: the server can't be reached: {error}") from error
+            raise Disconnected(f"{address}: the server can't be reached: {error}") from error
         return made
 
 

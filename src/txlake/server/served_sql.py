@@ -136,6 +136,7 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
         statements = scripts.judged(
             session, call.caller, limits, script.statement, script.parameters
         )
+        session.last_identity = None
         rows = scripts.run(session, script.statement, script.parameters, statements)
         try:
             with spark_errors():
@@ -164,8 +165,8 @@ def _json_rows(session: Session, result: Result) -> dict[str, object]:
 
 
 def _arrow_stream(session: Session, result: Result) -> bytes:
-    """Return the rows as an Arrow IPC stream; the schema's metadata has `total`, and the id of the
-    open `transaction`.
+    """Return the rows as an Arrow IPC stream; the schema's metadata has `total`, the id of the open
+    `transaction`, and the last `identity` value that the script generated.
     """
     types = [_arrow_type(column.type) for column in result.columns]
     names = [column.name for column in result.columns]
@@ -177,6 +178,8 @@ def _arrow_stream(session: Session, result: Result) -> bytes:
     metadata = {"total": str(result.total)}
     if session.current is not None:
         metadata["transaction"] = session.current.id
+    if session.last_identity is not None:
+        metadata["identity"] = str(session.last_identity)
     table = table.replace_schema_metadata(metadata)
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:

@@ -11,6 +11,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeGuard
 
 import pyarrow as pa
 from sqlglot import exp
@@ -108,7 +109,7 @@ def _plain(query: SqlText) -> PlainQuery | None:
         limit = _whole_number(given.expression)
         if limit is None or _given(given) != {"expression"}:
             return None
-    columns = _columns(tree.expressions, reads=source is not None)
+    columns = _columns(tree.expressions, None if source is None else _qualifiers(source.this))
     if columns == ():
         return None
     return PlainQuery(
@@ -131,18 +132,32 @@ def _names_rows(query: SqlText) -> bool:
 
 
 def _is_table(source: exp.Expression) -> bool:
-    """Return whether a FROM clause is just a name, without an alias or sample."""
-    if not isinstance(source, exp.Table) or not _given(source) <= {"this", "db", "catalog"}:
+    """Return whether a FROM clause is just a name, perhaps with an alias, without a sample."""
+    if not isinstance(source, exp.Table):
         return False
-    return isinstance(source.this, exp.Identifier)
+    if not _given(source) <= {"this", "db", "catalog", "alias"}:
+        return False
+    alias = source.args.get("alias")
+    return isinstance(source.this, exp.Identifier) and (alias is None or _given(alias) == {"this"})
+
+
+def _qualifiers(source: exp.Table) -> tuple[tuple[str, ...], ...]:
+    """Return what may stand before a column's name: nothing, the alias, or the table's name with
+    what the FROM clause has before it.
+    """
+    if source.alias:
+        return (), (source.alias,)
+    name = tuple(part.name for part in source.parts)
+    return (), *(name[first:] for first in range(len(name)))
 
 
 def _columns(
-    expressions: Sequence[exp.Expression], *, reads: bool
+    expressions: Sequence[exp.Expression], qualifiers: tuple[tuple[str, ...], ...] | None
 ) -> tuple[tuple[str | int, str], ...] | None:
     """Return the columns as in `PlainQuery.columns`, None for `*`; an empty tuple if one of them
-    isn't plain. `reads`: whether the query reads a table.
+    isn't plain. `qualifiers`: as `_qualifiers`; None for a query that reads no table.
     """
+    reads = qualifiers is not None
     if reads and len(expressions) == 1 and isinstance(expressions[0], exp.Star):
         return () if _given(expressions[0]) else None
     found: list[tuple[str | int, str]] = []
@@ -155,12 +170,19 @@ def _columns(
             value = _whole_number(one)
             if isinstance(one, exp.Literal) and one.is_string and one.this.isalnum():
                 value = one.this
-        elif isinstance(one, exp.Column) and _given(one) == {"this"}:
-            value = one.name if isinstance(one.this, exp.Identifier) else None
+        elif _is_column(one):
+            before = tuple(part.name for part in one.parts[:-1])
+            value = one.name if before in (qualifiers or ()) else None
         if value is None:
             return ()
         found.append((value, str(value) if name is None else name))
     return tuple(found)
+
+
+def _is_column(one: exp.Expression) -> TypeGuard[exp.Column]:
+    if not isinstance(one, exp.Column) or not isinstance(one.this, exp.Identifier):
+        return False
+    return _given(one) <= {"this", "table", "db", "catalog"}
 
 
 def _whole_number(node: exp.Expression | None) -> int | None:

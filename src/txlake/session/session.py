@@ -117,6 +117,8 @@ class Session:
     Attributes:
         user_name: who uses it, if that isn't the user of the process.
         permission: what that one may do; None: everything.
+        last_identity: the last value that a statement generated in an identity column, T-SQL's
+            SCOPE_IDENTITY; None before the first, and settable.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class Session:
         self.lock_timeout_ms = -1
         self.user_name: str | None = None
         self.permission: Permission | None = None
+        self.last_identity: int | None = None
         self._number: int | None = None
         self._entering = threading.Lock()
         self._current: Transaction | None = None
@@ -246,9 +249,13 @@ class Session:
             level=self.level if level is None else level,
             read_only=read_only or not is_writer,
             explicit=explicit,
+            note_identity=self._note_identity,
         )
         self._begun[made.id] = made
         return made
+
+    def _note_identity(self, value: int) -> None:
+        self.last_identity = value
 
     def use_branch(self, name: str) -> None:
         """Use the names and versions of a branch from now on; `main` are the lake's own.

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
+from itertools import islice
 
 from txlake.commit.branch_store import fork_version
 from txlake.commit.change import Change
@@ -81,6 +82,8 @@ class Transaction:
         explicit: whether a user began it; autocommit statements have transactions of their own.
         begin_ms: when it began, milliseconds since the epoch.
         undone: how often it was rolled back to a savepoint.
+        note_identity: is called with the last value that a statement generated in the first
+            identity column.
         tables: the tables that it has opened.
         registration: its entry in the catalog.
     """
@@ -96,6 +99,7 @@ class Transaction:
     user_metadata: str | None = None
     begin_ms: int = 0
     undone: int = 0
+    note_identity: Callable[[int], None] = lambda _: None
     tables: OpenedTables = field(init=False)
     registration: Registration = field(init=False)
     _uploads: DeferredUploads = field(default_factory=DeferredUploads)
@@ -241,6 +245,8 @@ class Transaction:
             brings_back=change.brings_back,
             unmaps=change.unmaps,
         )
+        for mark in islice(change.identity_marks.values(), 1):
+            self.note_identity(mark)
 
     def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:
         """Raise InvalidRequest in a read-only transaction."""

@@ -390,8 +390,11 @@ class SparkPlane:
         return frame
 
     def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
+        spark = self._present()
+        if spark is None:
+            return ()
         with spark_errors():
-            return temporary_views(self.spark, names)
+            return temporary_views(spark, names)
 
     def reads_view(self, frame: DataFrame, mark: str) -> bool:
         return scan_lineage.reads_view(frame, mark)

@@ -19,6 +19,10 @@ from txlake.sql.tokens import Kind, SourceText, Token, tokenize, words
 Arguments = Mapping[str, object] | Sequence[object]
 
 
+class WallTime(datetime.datetime):
+    """A datetime without a zone as a parameter of the type TIMESTAMP_NTZ; others are TIMESTAMP."""
+
+
 _LITERAL = re.compile(r"\d+|'[^'\\]*'")
 
 
@@ -147,6 +151,8 @@ def sql_literal(value: object, name: str = "the value", rules: TextRules = DEFAU
             return _string_literal(value, rules)
         case bytes() | bytearray():
             return f"X'{value.hex()}'"
+        case WallTime():
+            return f"TIMESTAMP_NTZ '{value.isoformat(sep=' ')}'"
         case datetime.datetime():
             # The word TIMESTAMP may name the type without a zone.
             kind = "TIMESTAMP" if rules.zoned else "TIMESTAMP_LTZ"

@@ -1,7 +1,7 @@
 """Parameters of statements as JSON: a value that JSON lacks is an object of its type and text.
 
 `{"type": "decimal", "value": "1.50"}`; the types are `decimal`, `double`, `binary` (base64),
-`date`, `timestamp` (ISO 8601) and `interval` (microseconds).
+`date`, `timestamp`, `timestamp_ntz` (ISO 8601) and `interval` (microseconds).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 
 from txlake.errors import InvalidRequest
+from txlake.sql.markers import WallTime
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _READERS: Mapping[str, Callable[[str], object]] = {
@@ -22,6 +23,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     "binary": lambda text: base64.b64decode(text, validate=True),
     "date": datetime.date.fromisoformat,
     "timestamp": datetime.datetime.fromisoformat,
+    "timestamp_ntz": WallTime.fromisoformat,
     "interval": lambda text: int(text) * _MICROSECOND,
 }
 
@@ -40,6 +42,8 @@ def to_json(value: object) -> object:
             return _typed("decimal", str(value))
         case bytes() | bytearray():
             return _typed("binary", base64.b64encode(value).decode("ascii"))
+        case WallTime():
+            return _typed("timestamp_ntz", value.isoformat())
         case datetime.datetime():
             return _typed("timestamp", value.isoformat())
         case datetime.date():

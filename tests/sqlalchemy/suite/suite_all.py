@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from sqlalchemy.testing.suite import *  # noqa: F403

@@ -18,6 +18,7 @@ PEERS = {
     "dbt": "tools/dbt_venv.sh brings it",
     "duckdb": "tools/duckdb_venv.sh brings it",
     "fake-gcs-server": "tools/servers.sh builds it, with Go",
+    "flight-jdbc": "tools/flight_jdbc.sh brings it, with Maven, and it needs a JDK's javac",
     "great-expectations": "tools/gx_venv.sh brings it",
     "hdfs": "tools/servers.sh brings it, with Maven",
     "judge": "tools/judge.sh builds it, with cargo",

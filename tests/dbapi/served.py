@@ -22,8 +22,11 @@ class Served:
     """A lake behind a server that listens; `dsn` is its address."""
 
     def __init__(self, lake: txlake.Lake) -> None:
-        tokens = (Token(token=TOKEN, name="etl"), Token(token=READER, name="r", read_only=True))
-        self.client = Client(lake, tokens=tokens, limits=Limits(sql_rows_max=100))
+        self.tokens = (
+            Token(token=TOKEN, name="etl"),
+            Token(token=READER, name="r", read_only=True),
+        )
+        self.client = Client(lake, tokens=self.tokens, limits=Limits(sql_rows_max=100))
         config = uvicorn.Config(self.client.app, port=0, lifespan="off", log_level="warning")
         self._server = uvicorn.Server(config)
         self.dsn = ""

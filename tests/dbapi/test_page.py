@@ -11,6 +11,8 @@ import pytest
 import txlake
 from tests.dbapi.served import TOKEN, Served
 from tests.pages import blocks, page
+from txlake.server.flight.serving import FlightServer
+from txlake.server.tokens import Tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,10 +34,16 @@ def test_the_page_runs_as_written_and_prints_what_it_says(
         served = Served(lake)
         with served.client:
             served.start()
+            flight = FlightServer(
+                served.client.served, Tokens(served.tokens), host="127.0.0.1", port=0
+            )
             for program in programs:
                 program = program.replace("txlake+http://127.0.0.1:8080", served.dsn)
+                program = program.replace("grpc://127.0.0.1:8081", flight.address)
                 exec(compile(program, PAGE, "exec"), names)
+            flight.stop()
             served.stop()
     promised = re.findall(r"^ *print\(.*\)  # (.*)$", "".join(programs), re.MULTILINE)
-    assert any("txlake+http" in program for program in programs)
+    for address in ("txlake+http", "grpc://127"):
+        assert any(address in program for program in programs)
     assert capsys.readouterr().out.splitlines() == promised

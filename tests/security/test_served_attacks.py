@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 from pyspark.sql import SparkSession
 
 import txlake
 from tests.server.client import Client
+from tests.server.flight.raw import RawClient
 from tests.server.test_sql import ALL, READER, TOKENS, done, say
 from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
 from txlake.console.playground import Playground, StatementStatus
 from txlake.console.timelines import LEVELS, TIMELINES
+from txlake.server.flight.serving import FlightServer
 from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
+from txlake.server.tokens import Tokens
 from txlake.sql.statements import (
     ConvertTable,
     ConvertToDelta,
@@ -37,6 +41,11 @@ METHOD = f"('java.lang.System', 'setProperty', '{KEY}', 'done')"
 RECURSION = "SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 3"
 CALL = f"java_method{METHOD}"
 
+REFUSALS = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
 NOT_SERVED = frozenset(
     {
         *(SparkCommand, CopyInto, ConvertToDelta, ConvertTable, Generate, ExecuteImmediate),
@@ -342,6 +351,32 @@ def test_no_change_runs_code_or_reads_files(client: Client, attack: str) -> None
     answer = say(client, CHANGED[attack].replace("{folder}", folder))
     assert answer.status_code in (400, 403, 404), answer.text
     assert "root:x" not in answer.text
+
+
+@pytest.fixture(scope="module")
+def flight(attacked: Client) -> Iterator[RawClient]:
+    """Flight SQL of the same lake."""
+    server = FlightServer(attacked.served, Tokens(TOKENS), host="127.0.0.1", port=0)
+    made = RawClient(server.address, ALL)
+    yield made
+    made.close()
+    server.stop()
+
+
+@pytest.mark.broad(keep=6)
+@pytest.mark.parametrize("attack", [*QUERIES, *CHANGED])
+def test_flight_sql_runs_no_more(client: Client, flight: RawClient, attack: str) -> None:
+    folder = client.engine.warehouse.url.removeprefix("file://") + "/orders"  # type: ignore[union-attr]
+    text = (QUERIES | CHANGED)[attack].replace("{folder}", folder)
+    for attempt in (
+        lambda: list(flight.rows(flight.query(text))),
+        lambda: flight.update(text),
+        lambda: flight.query_prepared(text),
+    ):
+        with pytest.raises(grpc.RpcError) as refused:
+            attempt()
+        assert refused.value.code() in REFUSALS, refused.value
+        assert "root:x" not in str(refused.value)
 
 
 def test_parameters_name_no_function(client: Client) -> None:

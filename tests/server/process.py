@@ -18,7 +18,7 @@ END_S = 60
 
 
 class ServerProcess:
-    """`txlake serve` of a warehouse; `url` is where it answers."""
+    """`txlake serve` of a warehouse; `url` is where it answers, `flight` where Flight SQL is."""
 
     def __init__(self, warehouse: Path, *options: str) -> None:
         command = [sys.executable, "-m", "txlake", "serve", str(warehouse), "--port", "0"]
@@ -32,6 +32,7 @@ class ServerProcess:
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.flight = ""
         self.url = self._told()
 
     def _read(self) -> None:
@@ -46,6 +47,7 @@ class ServerProcess:
             line = self._lines.get(timeout=START_S)
             found = None if line is None else re.search(r"serving at (\S+)", line)
             if found is not None:
+                self.flight = found.string.strip().rpartition(" with Flight SQL at ")[2]
                 return found[1]
             if line is None:
                 raise AssertionError("".join(said))

@@ -36,6 +36,14 @@ class RawClient:
         fields = {} if transaction is None else {"transaction_id": transaction}
         return self.info(packed("CommandStatementQuery", query=text, **fields))
 
+    def query_prepared(self, text: str) -> Any:
+        """The answer of GetFlightInfo for a prepared statement."""
+        made = self.sql_action(
+            "CreatePreparedStatement", "ActionCreatePreparedStatementRequest", query=text
+        )
+        handle = made.prepared_statement_handle
+        return self.info(packed("CommandPreparedStatementQuery", prepared_statement_handle=handle))
+
     def rows(self, info: Any) -> Iterator[Any]:
         """The messages of a result."""
         call = self._channel.unary_stream(
@@ -73,9 +81,9 @@ class RawClient:
         found = list(call(new("Action", type=name, body=body), metadata=self._metadata))
         return found[0].body if found else None
 
-    def sql_action(self, name: str, message: str, **fields: Any) -> Any:
+    def sql_action(self, action: str, message: str, /, **fields: Any) -> Any:
         """The answer of an action of Flight SQL; None without one."""
-        answer = self.action(name, packed(message, **fields))
+        answer = self.action(action, packed(message, **fields))
         return None if answer is None else unpacked(answer)[1]
 
     def cancel(self, info: Any) -> int:

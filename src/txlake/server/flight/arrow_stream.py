@@ -99,5 +99,5 @@ def table_of(first: Message, rest: Iterator[Message], size_max: int) -> pa.Table
             return pa.table({})
         with pa.ipc.open_stream(buffered) as reader:
             return reader.read_all()
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
         raise InvalidRequest(f"expected a stream of Arrow record batches: {error}") from error

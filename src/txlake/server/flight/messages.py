@@ -170,7 +170,7 @@ Message = Any
 _MADE = dict(_classes())
 
 
-def new(name: str, **fields: object) -> Message:
+def new(name: str, /, **fields: object) -> Message:
     """Return a message of the type with this name."""
     return _MADE[name](**fields)
 
@@ -188,7 +188,7 @@ def decoder(name: str) -> Any:  # noqa: ANN401
     return _MADE[name].FromString
 
 
-def packed(name: str, **fields: object) -> bytes:
+def packed(name: str, /, **fields: object) -> bytes:
     """Return a message of Flight SQL in an Any, as its commands and actions are sent."""
     value = new(name, **fields).SerializeToString()
     return bytes(AnyMessage(type_url=f"{_ANY}{_SQL}.{name}", value=value).SerializeToString())

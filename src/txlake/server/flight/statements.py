@@ -14,6 +14,7 @@ from txlake.server import scripts
 from txlake.server.calls import ServedLake
 from txlake.server.flight.handles import Handles
 from txlake.server.flight.results import Result, result_of
+from txlake.server.refusals import READ_STATEMENTS
 from txlake.server.tokens import Caller
 from txlake.session.killing import kill_session
 from txlake.session.session import Session
@@ -233,4 +234,5 @@ def use_database(session: Session, name: str) -> None:
 
 def is_reading(statement: Statement) -> bool:
     """Return whether a statement that isn't a query returns rows, and changes nothing."""
-    return type(statement).__name__.startswith(("Show", "Describe", "Explain"))
+    kind = type(statement)
+    return kind in READ_STATEMENTS and kind.__name__.startswith(("Show", "Describe", "Explain"))

@@ -21,6 +21,10 @@ METRICS = {
     "txlake.commit.retries": ("1", "attempts to commit that lost to another writer's commit"),
     "txlake.conflicts": ("1", "transactions that lost, by error, rule and table"),
     "txlake.rebase.duration": ("ms", "to read and check what other writers committed meanwhile"),
+    "txlake.auto_compactions": (
+        "1",
+        "compactions by themselves after a commit, by outcome",
+    ),
     "txlake.lock.wait": ("ms", "for a lock that another session held"),
 }
 """The unit and description of each metric; a unit of ms makes it a histogram, else a counter."""

@@ -38,11 +38,13 @@ _PROPERTIES = (
 )
 # The retention of dropped tables: none, shorter than a run, longer than a run.
 _DROPPED_RETENTIONS_MS = (0, 1_000, 7 * 24 * 3_600_000)
+PACKING = ("delta.autoOptimize.autoCompact", "true")
 _WITH_IDENTITY = 0.15
 _WITH_FEED = 0.15
 _WITH_STREAM = 0.1
 _WITH_BRANCHES = 0.15
 _WITH_OPEN = 0.15
+_WITH_PACKING = 0.2
 # Kinds of programs whose checks don't allow for commits lost with a catalog.
 _WITHOUT_CATALOG_LOSS = {definitions.KIND, streams.KIND, branching.KIND}
 _DATABASE_FAULTS = {
@@ -183,6 +185,8 @@ def world_config(case: Case) -> WorldConfig:
     has_feed = random.Random(f"feed {case.seed}").random() < _WITH_FEED
     if has_feed and plan.kind != definitions.KIND:
         properties = (*properties, FEED)
+    if random.Random(f"packing {case.seed}").random() < _WITH_PACKING:
+        properties = (*properties, PACKING)
     is_open = has_catalog and random.Random(f"open {case.seed}").random() < _WITH_OPEN
     is_open = is_open and plan.kind not in (definitions.KIND, branching.KIND)
     if is_open:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 WAREHOUSE = "lake"
+# Where tables have the property, any two files are many, in each version.
+_PACKS_EACH_COMMIT = {"spark.databricks.delta.autoCompact.minNumFiles": "1"}
 _RETENTION_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 _MINUTES_MS = 60_000
 _LATENCY_MS = 2.0
@@ -141,7 +143,7 @@ class Process:
             warehouse=warehouse,
             catalog=catalog,
             open_store=lambda location, _: SimulatedStore(self, key_of(location)),
-            spark_settings={_RETENTION_CHECK: "false"},
+            spark_settings={_RETENTION_CHECK: "false", **_PACKS_EACH_COMMIT},
         )
         engine._lock = THREADS.RLock()  # type: ignore[assignment,no-untyped-call]
         if world.config.has_catalog:

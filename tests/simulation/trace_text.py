@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.simulation.case import WorldConfig
+from tests.simulation.case import PACKING, WorldConfig
 from tests.simulation.feeds import FEED
 from tests.simulation.process import Process
 from tests.simulation.records import ReportedOutcome
@@ -146,6 +146,8 @@ def describe_world(config: WorldConfig) -> tuple[str, ...]:
         sentences.append("Each table has an identity column.")
     if FEED in config.properties:
         sentences.append("Each table has a change data feed.")
+    if PACKING in config.properties:
+        sentences.append("Small files are packed after each commit.")
     if config.is_recovered:
         sentences.append("At the end the catalog is lost, and rebuilt from the logs.")
     return tuple(sentences)

@@ -20,12 +20,14 @@ from txlake.commit.vacuum import ReadOpenTransactions, plan_vacuum, vacuum
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
 from txlake.log.cubes import ClusteringPlan, plan_clustering
+from txlake.log.small_files import PackingLimits
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add, Remove
 from txlake.protocol.clustering import FEATURE, clustered_by
 from txlake.protocol.paths import absolute_url, is_absolute
 from txlake.protocol.schema_rules import column_text
 from txlake.protocol.types import Field, Primitive, Struct
+from txlake.session.auto_compaction import packing_limits
 from txlake.session.branches import drop_expired
 from txlake.session.catalog_access import registered
 from txlake.session.command import (
@@ -178,8 +180,11 @@ def optimize(context: Context, statement: Optimize) -> OptimizeResult:
     """
     handle = context.tables.require(statement.table)
     work = context.work(handle)
-    plan = _clustering(context, statement, work.snapshot)
-    if plan is not None:
+    plan = None
+    if statement.is_automatic:
+        limits = packing_limits(context.engine, work.snapshot)  # None if it was switched off
+        change = work.compact(small=limits or PackingLimits(bytes_max=0))
+    elif (plan := _clustering(context, statement, work.snapshot)) is not None:
         change = work.cluster(plan)
     elif statement.zorder_by:
         change = work.zorder(statement.zorder_by, statement.where)

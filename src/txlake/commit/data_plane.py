@@ -22,6 +22,7 @@ from txlake.conflict.context import RowProbe
 from txlake.conflict.footprint import Read
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.predicates import Predicate
+from txlake.log.small_files import PackingLimits
 from txlake.log.snapshot import Snapshot
 from txlake.log.text_rules import TextRules
 from txlake.log.time_zones import TimeZone
@@ -316,10 +317,17 @@ class TableData(Protocol):
 
     # Moved rows
 
-    def compact(self, where: Expression | None = None, *, purge: bool = False) -> Change:
+    def compact(
+        self,
+        where: Expression | None = None,
+        *,
+        purge: bool = False,
+        small: PackingLimits | None = None,
+    ) -> Change:
         """Pack small files, and files with many deleted rows, into files of the target size.
 
-        With `purge` every file that has a deletion vector is rewritten, and nothing else is.
+        With `purge` every file that has a deletion vector is rewritten, and nothing else is. With
+        `small` only what `log.small_files` chooses by these limits is packed.
         `where` may name partition columns only; InvalidRequest otherwise.
         """
 

@@ -7,6 +7,7 @@ commit loop decides who may commit. Nothing here starts Spark.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -123,6 +124,7 @@ class TableLog:
         self._old: Mapping[int, Snapshot] = {}
         self._fifo_lock = FifoLock(system)
         self.following = FollowingWork()
+        self.packing = threading.Lock()  # held while this process packs the table's small files
         self._looks: Mapping[int, _Look] = {}
         self.catalog_table = catalog_table
         self.external_vectors = external_vectors
@@ -180,6 +182,12 @@ class TableLog:
         """The newest version that was read or committed here, -1 for none; without I/O."""
         latest = self._latest
         return -1 if latest is None else latest[0].version
+
+    @property
+    def known(self) -> Snapshot | None:
+        """The version `newest_known`; None for none."""
+        latest = self._latest
+        return None if latest is None else latest[0]
 
     def latest(self) -> Snapshot:
         """Return the newest version. Costs one listing and the commits that are new since the last.

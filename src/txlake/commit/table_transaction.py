@@ -96,6 +96,11 @@ class TableTransaction:
         return self._derive is not None or not self._staged_state.staged.is_empty
 
     @property
+    def added_count(self) -> int:
+        """How many data files it adds to the table."""
+        return len(self._staged_state.staged.added)
+
+    @property
     def part_summary(self) -> PartSummary:
         """Its reads and changes so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)

@@ -26,6 +26,7 @@ from txlake.local.remote_files import RemoteFile
 from txlake.local.table import LocalTable
 from txlake.local.writing import moving_task, partition_fields, result_of
 from txlake.log.files import adds_of, live_row_count
+from txlake.log.small_files import PackingLimits, small_files
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.clustering import as_clustered
 from txlake.protocol.features import SHREDDING
@@ -45,11 +46,16 @@ class Bin:
     files: tuple[Add, ...]
 
 
-def choose_bins(table: LocalTable, files: pa.Table, *, purge: bool) -> list[Bin]:
+def choose_bins(
+    table: LocalTable, files: pa.Table, *, purge: bool, small: PackingLimits | None = None
+) -> list[Bin]:
     """Return the bins of files to pack, or with `purge` a bin for each file with a deletion vector.
 
-    `files`: those of the partitions that are compacted.
+    `files`: those of the partitions that are compacted. With `small` the bins are those that
+    `log.small_files` chooses.
     """
+    if small is not None:
+        return [Bin(files) for files in small_files(table.snapshot, small)]
     candidates = adds_of(files)
     if purge:
         return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
@@ -63,14 +69,15 @@ def compaction_change(
     outputs: tuple[Add, ...],
     *,
     purge: bool,
+    is_automatic: bool = False,
 ) -> Change:
     """Return the change that replaces files by others with the same rows: a REORG with `purge`,
-    else an OPTIMIZE.
+    else an OPTIMIZE, which says whether it `is_automatic`.
     """
     if purge:
         parameters = {**partitions_chosen(where), **_PURGING}
         return optimize_change(table, "REORG", parameters, sources, outputs)
-    parameters = {**partitions_chosen(where), "zOrderBy": [], "clusterBy": [], "auto": False}
+    parameters = {**partitions_chosen(where), "zOrderBy": [], "clusterBy": [], "auto": is_automatic}
     return optimize_change(table, "OPTIMIZE", parameters, sources, outputs)
 
 

@@ -21,6 +21,9 @@ _DAY_MS = 86_400_000
 # An invalid value of these can't change what is read or may be written: the default is used.
 _TUNING = frozenset(
     {
+        "delta.autoOptimize",
+        "delta.autoOptimize.autoCompact",
+        "delta.autoOptimize.optimizeWrite",
         "delta.checkpoint.writeStatsAsJson",
         "delta.checkpoint.writeStatsAsStruct",
         "delta.checkpointInterval",
@@ -131,6 +134,9 @@ class TableProperties:
     change_data_feed = _Property(
         "delta.enableChangeDataFeed", False, older="delta.enableChangeDataCapture"
     )
+    auto_optimize = _Property("delta.autoOptimize", False)
+    auto_compact = _Property("delta.autoOptimize.autoCompact", "false")
+    optimize_write = _Property("delta.autoOptimize.optimizeWrite", False)
     target_file_size = _Property[int | None]("delta.targetFileSize", None)
     conflict_granularity = _Property("txlake.conflictGranularity", "row")
 

@@ -23,6 +23,7 @@ from txlake.errors import CorruptTable, InvalidRequest, OutcomeUnknown, TxlakeEr
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.branching import split_place
 from txlake.session.admission import admit
+from txlake.session.auto_compaction import pack_after
 from txlake.session.branch_use import (
     Line,
     engine_on,
@@ -49,6 +50,7 @@ from txlake.session.views import VIEWS
 from txlake.session.views.describe import Rows
 from txlake.sql.statements import (
     Expression,
+    Optimize,
     ReadTable,
     SparkCommand,
     Statement,
@@ -250,12 +252,27 @@ class Session:
             read_only=read_only or not is_writer,
             explicit=explicit,
             note_identity=self._note_identity,
+            follow_up=self._follow_up,
         )
         self._begun[made.id] = made
         return made
 
     def _note_identity(self, value: int) -> None:
         self.last_identity = value
+
+    def _follow_up(self, transaction: Transaction) -> None:
+        """Do what follows the commit of one of this session's transactions."""
+
+        def pack(statement: Optimize) -> None:
+            """Run the statement in a session of its own, which waits for no lock."""
+            own = Session(self.engine, self.handlers)
+            own.lock_timeout_ms = 0
+            try:
+                own.carry_out(None, statement)
+            finally:
+                own.close()
+
+        pack_after(transaction, pack)
 
     def use_branch(self, name: str) -> None:
         """Use the names and versions of a branch from now on; `main` are the lake's own.

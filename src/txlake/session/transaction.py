@@ -86,6 +86,7 @@ class Transaction:
             identity column.
         tables: the tables that it has opened.
         registration: its entry in the catalog.
+        follow_up: what is done after its commit, which is told whatever comes of that.
     """
 
     id: str
@@ -98,6 +99,7 @@ class Transaction:
     cause: str | None = None
     user_metadata: str | None = None
     begin_ms: int = 0
+    follow_up: Callable[[Transaction], None] | None = None
     undone: int = 0
     note_identity: Callable[[int], None] = lambda _: None
     tables: OpenedTables = field(init=False)
@@ -416,6 +418,8 @@ class Transaction:
                 f"transaction {self.id} is committed, and isn't to be run again; it can't be "
                 f"published yet: {occupied}"
             ) from occupied
+        if self.follow_up is not None:
+            self.follow_up(self)
 
     def _cause_of(self, error: BaseException) -> BaseException:
         """Return the error; for a CorruptTable that another session's VACUUM explains, which has

@@ -29,6 +29,7 @@ from txlake.local.compaction import (
     rewritten,
 )
 from txlake.local.control_columns import FILE, ROW
+from txlake.log.small_files import PackingLimits
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.features import SHREDDING
@@ -49,7 +50,13 @@ _TASK_BYTES = 64 * 1024 * 1024
 
 
 @translating
-def compact(work: TableAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
+def compact(
+    work: TableAccess,
+    where: Expression | None = None,
+    *,
+    purge: bool = False,
+    small: PackingLimits | None = None,
+) -> Change:
     """Return the change that packs small files, or with `purge` drops deleted rows
     (`TableData.compact`).
 
@@ -58,12 +65,14 @@ def compact(work: TableAccess, where: Expression | None = None, *, purge: bool =
     as it is, with a warning in the log: one with dates before 1582 or times before 1900 in the
     calendar of old Spark versions. The change has no actions if there is nothing to pack.
     """
-    bins = choose_bins(work, files_of_partitions(work, where), purge=purge)
+    bins = choose_bins(work, files_of_partitions(work, where), purge=purge, small=small)
     result = Rewritten()
     if bins:
         by_driver = attempt("OPTIMIZE", work, partial(pack_by_driver, work, bins))
         result = _pack_by_spark(work, bins) if by_driver is None else by_driver
-    return compaction_change(work, where, result.sources, result.outputs, purge=purge)
+    return compaction_change(
+        work, where, result.sources, result.outputs, purge=purge, is_automatic=small is not None
+    )
 
 
 @translating

@@ -34,6 +34,7 @@ from txlake.local.rules import GENERATION_EXPRESSION
 from txlake.local.writing import Piece, WriteResult
 from txlake.log.cubes import ClusteringPlan
 from txlake.log.files import adds_of, live_row_count
+from txlake.log.small_files import PackingLimits
 from txlake.log.snapshot import Snapshot, unknown_column
 from txlake.log.time_zones import UTC_ZONE
 from txlake.protocol.actions import Add, Cdc
@@ -323,17 +324,32 @@ def with_identities(
 # OPTIMIZE
 
 
-def compact(work: RowAccess, where: Expression | None = None, *, purge: bool = False) -> Change:
+def compact(
+    work: RowAccess,
+    where: Expression | None = None,
+    *,
+    purge: bool = False,
+    small: PackingLimits | None = None,
+) -> Change:
     """Compact small files and files with many deleted rows, as `local.compaction` chooses them."""
     sources: list[Add] = []
     outputs: list[Add] = []
-    for one in compaction.choose_bins(work, files_of_partitions(work, where), purge=purge):
+    for one in compaction.choose_bins(
+        work, files_of_partitions(work, where), purge=purge, small=small
+    ):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
         written = write_rows(work, [row for part in rows for row in part], data_change=False)
         taken = list(zip(one.files, map(len, rows), strict=True))
         outputs += [compaction.with_sources(add, taken) for add in written]
-    return compaction.compaction_change(work, where, tuple(sources), tuple(outputs), purge=purge)
+    return compaction.compaction_change(
+        work,
+        where,
+        tuple(sources),
+        tuple(outputs),
+        purge=purge,
+        is_automatic=small is not None,
+    )
 
 
 def rewrite(work: RowAccess, files: pa.Table, onto: Snapshot) -> Change:

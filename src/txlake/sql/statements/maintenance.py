@@ -11,12 +11,16 @@ from txlake.sql.statements.names import Table, TableName, TimeTravel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimize:
-    """OPTIMIZE t [FULL] [WHERE partitions] [ZORDER BY columns]."""
+    """OPTIMIZE t [FULL] [WHERE partitions] [ZORDER BY columns].
+
+    With `is_automatic`, which SQL can't say, it packs what `delta.autoOptimize.autoCompact` is for.
+    """
 
     table: Table
     where: Expression | None = None
     zorder_by: tuple[str, ...] = ()
     full: bool = False
+    is_automatic: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

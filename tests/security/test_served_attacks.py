@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
 from txlake.console.playground import Playground, StatementStatus
 from txlake.console.timelines import LEVELS, TIMELINES
+from txlake.server.api_errors import ApiError
 from txlake.server.flight.serving import FlightServer
+from txlake.server.mcp.tools import LakeTools, ToolSettings
 from txlake.server.refusals import READ_STATEMENTS, WRITE_STATEMENTS
-from txlake.server.tokens import Tokens
+from txlake.server.tokens import Caller, Tokens
 from txlake.sql.statements import (
     ConvertTable,
     ConvertToDelta,
@@ -377,6 +380,27 @@ def test_flight_sql_runs_no_more(client: Client, flight: RawClient, attack: str)
             attempt()
         assert refused.value.code() in REFUSALS, refused.value
         assert "root:x" not in str(refused.value)
+
+
+@pytest.mark.broad(keep=4)
+@pytest.mark.parametrize("attack", [*QUERIES, *CHANGED])
+def test_no_tool_of_an_agent_runs_code_or_reads_files(client: Client, attack: str) -> None:
+    tools, agent = LakeTools(client.served, ToolSettings()), Caller("agent")
+    folder = client.engine.warehouse.url.removeprefix("file://") + "/orders"  # type: ignore[union-attr]
+    text = {**QUERIES, **CHANGED}[attack].replace("{folder}", folder)
+    if not tools.list_branches(agent).rows:
+        tools.create_branch(agent, "work")
+    for run in (
+        lambda: tools.query(agent, text),
+        lambda: tools.query(agent, text, "work"),
+        lambda: tools.write(agent, "work", text),
+    ):
+        with pytest.raises(ApiError) as refused:
+            run()
+        assert refused.value.status in (400, 403, 404), refused.value
+        assert "root:x" not in str(refused.value)
+    with suppress(ApiError):  # what it explains it doesn't run, as the fixture checks
+        assert "root:x" not in str(tools.explain_conflicts(agent, text).rows)
 
 
 def test_parameters_name_no_function(client: Client) -> None:

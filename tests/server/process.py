@@ -18,12 +18,14 @@ END_S = 60
 
 
 class ServerProcess:
-    """`txlake serve` of a warehouse; `url` is where it answers, `flight` where Flight SQL is."""
+    """`txlake serve` of a warehouse, or another command; `url` is where it answers, `flight` where
+    Flight SQL is.
+    """
 
-    def __init__(self, warehouse: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "txlake", "serve", str(warehouse), "--port", "0"]
+    def __init__(self, warehouse: Path, *options: str, command: str = "serve") -> None:
+        words = [sys.executable, "-m", "txlake", command, str(warehouse), "--port", "0"]
         self._process = subprocess.Popen(
-            [*command, *options],
+            [*words, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -45,7 +47,7 @@ class ServerProcess:
         said: list[str] = []
         while True:
             line = self._lines.get(timeout=START_S)
-            found = None if line is None else re.search(r"serving at (\S+)", line)
+            found = None if line is None else re.search(r"serving (?:tools )?at (\S+)", line)
             if found is not None:
                 self.flight = found.string.strip().rpartition(" with Flight SQL at ")[2]
                 return found[1]

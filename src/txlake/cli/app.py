@@ -423,6 +423,56 @@ def console(
     _run_server(lakes.serve_console, connection, arguments, output, "the console is at")
 
 
+@app.command(epilog=EXIT_HELP)
+def mcp(
+    warehouse: Warehouse = None,
+    name: Annotated[
+        str, typer.Option(help="The owner of the branches that the agent creates.")
+    ] = "agent",
+    allow_publish: Annotated[
+        bool,
+        typer.Option("--allow-publish", help="Let agents publish branches of their own."),
+    ] = False,
+    rows: Annotated[
+        int, typer.Option(min=1, max=10_000, help="How many rows a tool returns at most.")
+    ] = 100,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve over HTTP, in place of standard input and output.")
+    ] = False,
+    port: Port = 8085,
+    host: Host = "127.0.0.1",
+    token_file: TokenFile = None,
+    tls_certificate: Certificate = None,
+    tls_key: CertificateKey = None,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Give agents tools for a lake (Model Context Protocol): they read, and write on branches."""
+    from txlake.cli import lakes
+    from txlake.cli.lakes import ServerArguments, ToolArguments
+
+    connection = warehouse_connection(warehouse, lake, catalog, storage_option)
+    output = _output(as_json, 0)
+    arguments = ToolArguments(name=name, rows_max=rows, may_publish=allow_publish)
+    server = ServerArguments(
+        host=host,
+        port=port,
+        token_file=token_file,
+        certificate=certificate(tls_certificate, tls_key),
+    )
+    if not http and (token_file or tls_certificate or tls_key):
+        raise typer.BadParameter("tokens and TLS are for --http")
+    with _exit_on_error(output):
+        lakes.serve_tools(
+            connection,
+            arguments,
+            server if http else None,
+            lambda url: output.note(f"serving tools at {url}/mcp"),
+        )
+
+
 def _run_server(
     serve: Callable[[ConnectionSettings, ServerArguments, Callable[[str], None]], None],
     connection: ConnectionSettings,

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,15 @@ class ServerArguments:
     flight_port: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolArguments:
+    """The arguments of the command `mcp`."""
+
+    name: str
+    rows_max: int
+    may_publish: bool
+
+
 @contextmanager
 def open_lake(
     connection: ConnectionSettings, spark_settings: Mapping[str, str] | None = None
@@ -109,18 +119,20 @@ def open_lake(
 
 
 @contextmanager
-def open_existing_lake(connection: ConnectionSettings) -> Iterator[tuple[Lake, Session]]:
+def open_existing_lake(
+    connection: ConnectionSettings, spark_settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[Lake, Session]]:
     """Open a lake that exists, so that a mistyped location creates none.
 
-    Yields what `open_lake` does. Raises InvalidRequest if no lake is named, and if there is none at
-    the location, which isn't checked for a Unity Catalog.
+    Takes and yields what `open_lake` does. Raises InvalidRequest if no lake is named, and if there
+    is none at the location, which isn't checked for a Unity Catalog.
     """
     from txlake.session.membership.opening import MARKER, read_marker
 
     warehouse = _warehouse(connection)
     if warehouse is not None and read_marker(warehouse) is None:
         raise _lake_missing(warehouse.url, f"has no {MARKER}")
-    with open_lake(connection) as opened:
+    with open_lake(connection, spark_settings) as opened:
         yield opened
 
 
@@ -326,6 +338,36 @@ def serve_console(
     except ModuleNotFoundError as error:
         raise _missing_extra(error, "console") from error
     _run_server(open_existing_lake(connection), arguments, run, on_started)
+
+
+def serve_tools(
+    connection: ConnectionSettings,
+    arguments: ToolArguments,
+    server: ServerArguments | None,
+    on_started: Callable[[str], None],
+) -> None:
+    """Serve the lake's tools for agents; the lake must exist.
+
+    `server`: over HTTP, until the process is stopped, and `on_started` gets the address; None: to
+    the program at standard input and output, until it ends. Raises InvalidRequest if packages of
+    the extra `mcp` aren't installed, if there is no lake, and as `app.serve_http`.
+    """
+    try:
+        from txlake.server.mcp.app import serve_http, serve_stdio
+        from txlake.server.mcp.tools import ToolSettings
+    except ModuleNotFoundError as error:
+        raise _missing_extra(error, "mcp") from error
+    from txlake.session.catalog_access import refuse_lost
+
+    settings = ToolSettings(rows_max=arguments.rows_max, may_publish=arguments.may_publish)
+    opening = open_existing_lake(connection, _SERVER_SPARK_SETTINGS)
+    if server is not None:
+        run = partial(serve_http, tool_settings=settings)
+        _run_server(opening, server, run, on_started)
+        return
+    with opening as (_, session):
+        refuse_lost(session.engine)
+        serve_stdio(session, arguments.name, settings)
 
 
 def _missing_extra(error: ModuleNotFoundError, extra: str) -> InvalidRequest:

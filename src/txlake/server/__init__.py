@@ -19,6 +19,7 @@ lake carry out the requests, in a bounded number of threads.
 | `flight` | Flight SQL |
 | `responses`, `definitions` | tables in the form of both APIs |
 | `serving`, `head_timeout` | the server process |
+| `mcp` | tools for agents, by the Model Context Protocol |
 """
 
 from __future__ import annotations

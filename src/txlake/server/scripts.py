@@ -34,7 +34,7 @@ def set_user(session: Session, caller: Caller) -> None:
     """
     if caller == ANYONE:
         return
-    session.user_name = f"token:{caller.name}"
+    session.user_name = caller.user_name
     session.permission = BranchesOnly(session.user_name) if caller.branches else None
 
 

@@ -47,6 +47,14 @@ class Caller:
     read_only: bool = False
     branches: bool = False
 
+    @property
+    def user_name(self) -> str:
+        """Return the name that the caller's branches have as their owner's.
+
+        It isn't that of an operating system's user of the same name.
+        """
+        return f"token:{self.name}"
+
 
 ANYONE = Caller("anyone")
 

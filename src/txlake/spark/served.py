@@ -10,7 +10,7 @@ import logging
 import math
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -186,6 +186,10 @@ class ServedPlane(SparkPlane):
         _ = self.spark
         _refuse(served_expression_problem(text))
         return SparkPlane.type_of(self, text, schema)
+
+    def temporary_views(self, names: Collection[str] | None = None) -> Collection[str]:
+        """Return no names, and start no Spark: callers have no temporary views."""
+        return ()
 
     # Bounding
 

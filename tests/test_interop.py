@@ -22,6 +22,7 @@ from tests.interop import (
     readable_versions,
 )
 from tests.peers import need
+from tests.session.table_branch_worker import Worker
 
 ROWS = pa.table(
     {
@@ -148,6 +149,20 @@ class TestCheckTable:
 
         check_table(tmp_path / "t", read_rows, read_files, rows_at=marked_versions)
         assert asked == {"rows": [1, 3], "files": [0, 1, 2, 3]}
+
+    def test_a_deletion_vector_may_be_gone_of_old_versions_alone(self, tmp_path: Path) -> None:
+        worker = Worker(f"{tmp_path.as_uri()}/t")
+        worker.do("CREATE TABLE {t} (id INT); INSERT INTO {t} VALUES (1), (2), (3)")
+        worker.do("DELETE FROM {t} WHERE id = 1")
+        next((tmp_path / "t").glob("deletion_vector_*.bin")).unlink()
+
+        def read_rows(_: Path, version: int) -> pa.Table:
+            return pa.table({"id": pa.array([1, 2, 3][: 3 * version], pa.int32())})
+
+        with pytest.raises(Disagreement, match="version 2: delta-rs can't read it"):
+            check_table(tmp_path / "t", read_rows)
+        worker.do("INSERT OVERWRITE {t} VALUES (1), (2), (3)")
+        check_table(tmp_path / "t", read_rows)
 
 
 @pytest.fixture

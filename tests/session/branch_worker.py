@@ -11,6 +11,7 @@ import random
 import uuid
 
 from tests.session.offline import Offline
+from tests.support.killing import work_until_killed
 from txlake.catalog import Catalog
 from txlake.commands import HANDLERS
 from txlake.errors import TxlakeError
@@ -103,24 +104,6 @@ def step(worker: Worker, action: str, chance: random.Random) -> str | None:
     return f"{action} {name} {marker}"
 
 
-def main(place: str, catalog: str, told: str, seed: str) -> None:
+def main(place: str, catalog: str, told: str, seed: int) -> None:
     """Work until the process is killed."""
-    chance = random.Random(seed)
-    with open(told, "ab", buffering=0) as file:
-
-        def tell(text: str) -> None:
-            file.write(f"{text}\n".encode())
-
-        try:
-            worker = Worker(place, catalog)
-            while True:
-                [action] = chance.choices(list(_ACTIONS), list(_ACTIONS.values()))
-                try:
-                    line = step(worker, action, chance)
-                except TxlakeError as error:
-                    line = f"! {action} {type(error).__name__} {error}"
-                if line is not None:
-                    tell(line.replace("\n", " "))
-        except BaseException as error:
-            tell(f"!! {type(error).__name__} {error}".replace("\n", " "))
-            raise
+    work_until_killed(lambda: Worker(place, catalog), step, _ACTIONS, told, seed, TxlakeError)

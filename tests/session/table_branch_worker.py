@@ -10,6 +10,7 @@ import random
 import uuid
 
 from tests.session.offline import plane_without_spark
+from tests.support.killing import work_until_killed
 from txlake.commands import HANDLERS
 from txlake.commands.table_branches import open_branches
 from txlake.errors import TxlakeError
@@ -81,24 +82,6 @@ def step(worker: Worker, action: str, chance: random.Random) -> str | None:
     return f"{action} {name} {marker}"
 
 
-def main(place: str, told: str, seed: str) -> None:
+def main(place: str, told: str, seed: int) -> None:
     """Work until the process is killed."""
-    chance = random.Random(seed)
-    with open(told, "ab", buffering=0) as file:
-
-        def tell(text: str) -> None:
-            file.write(f"{text}\n".encode())
-
-        try:
-            worker = Worker(place)
-            while True:
-                [action] = chance.choices(list(_ACTIONS), list(_ACTIONS.values()))
-                try:
-                    line = step(worker, action, chance)
-                except TxlakeError as error:
-                    line = f"! {action} {type(error).__name__} {error}"
-                if line is not None:
-                    tell(line.replace("\n", " "))
-        except BaseException as error:
-            tell(f"!! {type(error).__name__} {error}".replace("\n", " "))
-            raise
+    work_until_killed(lambda: Worker(place), step, _ACTIONS, told, seed, TxlakeError)

@@ -1,7 +1,7 @@
 """Processes that work on a path table and its branches, and are killed.
 
 `KILLS=100 SEED=7 python -m pytest -s tests/session/test_table_branches_killed.py` for more. The
-seed fixes whom to kill, not the schedule.
+seed fixes how far each process gets, not the schedule.
 """
 
 from __future__ import annotations
@@ -20,31 +20,20 @@ from deltalake import DeltaTable, QueryBuilder
 
 from tests.session import table_branch_worker
 from tests.session.table_branch_worker import ACCOUNTS, Worker
-from tests.session.test_branches_killed import Killed, require_told
+from tests.support.killing import Killed, require_told
 from txlake.commit import vacuum
 from txlake.errors import Conflict
 from txlake.sql.statements import TablePath
 
 KILLS = int(os.environ.get("KILLS", "6"))
+SEED = int(os.environ.get("SEED", "1"))
 _WORKERS = 3
 
 
-class KilledOnPath(Killed):
-    """Processes on one path table."""
-
-    def start(self) -> None:
-        """Start one more process."""
-        seed = str(self._chance.randrange(10**9))
-        arguments = (self._folder.as_uri() + "/t", str(self._told), seed)
-        process = self._processes.Process(target=table_branch_worker.main, args=arguments)
-        process.start()
-        self._running.append(process)
-
-
 @pytest.fixture
-def killed(tmp_path: Path) -> Iterator[KilledOnPath]:
-    made = KilledOnPath(tmp_path, "")
-    made._processes.set_forkserver_preload([table_branch_worker.__name__])
+def killed(tmp_path: Path) -> Iterator[Killed]:
+    """Processes on one path table."""
+    made = Killed(table_branch_worker.main, (f"{tmp_path.as_uri()}/t",), tmp_path, SEED)
     yield made
     made.kill_all()
 
@@ -61,22 +50,13 @@ def markers_in(folder: Path) -> set[str]:
 
 @pytest.mark.broad
 @pytest.mark.timeout(120 + 10 * KILLS)
-def test_what_was_told_of_a_tables_branches_is_there_once(
-    killed: KilledOnPath, tmp_path: Path
-) -> None:
+def test_what_was_told_of_a_tables_branches_is_there_once(killed: Killed, tmp_path: Path) -> None:
     worker = Worker(f"{tmp_path.as_uri()}/t")
     accounts = ", ".join(f"('account{number}', 0)" for number in range(ACCOUNTS))
     worker.do("CREATE TABLE {t} (k STRING, n BIGINT)")
     worker.do(f"INSERT INTO {{t}} VALUES {accounts}")
-    for _ in range(_WORKERS):
-        killed.start()
-    for _ in range(KILLS):
-        killed.kill_one()
-        killed.start()
-    killed.kill_one()
-    killed.kill_all()
-    told = killed.told()
-    refused = Counter(words[2] for words in told if words[0] == "!")
+    killed.run(_WORKERS, KILLS)
+    told, refused = killed.told(), killed.refusals()
     assert not [words for words in told if words[0] == "!!"]
     on_main, elsewhere = require_told(told, markers_in(tmp_path / "t"))
     left = worker.branches()

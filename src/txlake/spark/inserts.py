@@ -44,7 +44,7 @@ from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
 from txlake.spark.types import delta_schema
-from txlake.spark.writing import write_frame
+from txlake.spark.writing import is_write_optimized, rebalanced, rebalancing_settings, write_frame
 from txlake.sql.statements import (
     DEFAULT,
     ComputedValues,
@@ -274,14 +274,24 @@ def _written(
     if not native_writer.suits(frame, target):
         is_checked = must_match is not None
         if is_checked or not generation.has_blocks or not _is_small(frame):
-            return write_frame(frame, target)
+            return write_frame(frame, target, is_balanced=True)
         # Few rows get consecutive values.
         return write_frame(
-            frame, target, few_rows_max=_FEW_ROWS_MAX, few_rows=generation.renumbered_table
+            frame,
+            target,
+            few_rows_max=_FEW_ROWS_MAX,
+            few_rows=generation.renumbered_table,
+            is_balanced=True,
         )
     parts = _few_rows(frame, work.snapshot)
+    is_optimized = is_write_optimized(work.spark, work.snapshot)
+    if parts is None and is_optimized:
+        settings = rebalancing_settings(work.spark)
+        return native_writer.write(rebalanced(frame, ()), target, settings)
     if parts is None:
         return native_writer.write(frame, target)
+    if is_optimized and parts:
+        parts = [pa.concat_tables(parts)]
     written = [write_arrow(part, target) for part in generation.renumbered(parts)]
     count = sum(part.num_rows for part in parts)
     return WriteResult(

@@ -207,7 +207,8 @@ def _written(
     files = work.snapshot.select(read.predicate)
     target = work.scan(files, positions=True)
     job = MergeJob(work, statement, source, target, generation, source_alias=statement.source_alias)
-    written = write_frame(rows.checked(job.images(), work.snapshot), work.target())
+    images = rows.checked(job.images(), work.snapshot)
+    written = write_frame(images, work.target(), is_balanced=True)
     _refuse_ambiguous(work, job, written)
     return files, written, read
 

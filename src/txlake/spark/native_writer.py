@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -103,8 +104,11 @@ def _supports_session(spark: SparkSession, with_timestamps: bool) -> bool:
     )
 
 
-def write(frame: DataFrame, target: WriteTarget) -> WriteResult:
+def write(
+    frame: DataFrame, target: WriteTarget, settings: Mapping[str, str] = MappingProxyType({})
+) -> WriteResult:
     """Write the rows of a frame that `suits` by one Spark job; the caller commits the result.
+    `settings` are Spark's for this one write.
 
     Raises what Spark raises, also for a row that violates a constraint, and InvalidRequest if Spark
     writes on another machine; nothing stays written.
@@ -114,7 +118,7 @@ def write(frame: DataFrame, target: WriteTarget) -> WriteResult:
     # Created here, so that an unwritable folder raises the operating system's error.
     os.makedirs(path)
     try:
-        _save(_file_rows(frame, target), f"{_LOCAL}{path}")
+        _save(_file_rows(frame, target), f"{_LOCAL}{path}", settings)
         files = _job_files(target.store, folder)
         files, footers = _finish_files(target.store, files, path)
     except BaseException:
@@ -164,14 +168,14 @@ def _raise_if_violated(column: Column, item: Field) -> Column:
     return F.when(F.col(VIOLATION).isNull(), column).otherwise(error)
 
 
-def _save(frame: DataFrame, url: str) -> None:
-    """Write the rows as Parquet files into the folder `url`, with txlake's settings for this one
-    write.
+def _save(frame: DataFrame, url: str, settings: Mapping[str, str]) -> None:
+    """Write the rows as Parquet files into the folder `url`, with txlake's and the given settings
+    for this one write.
     """
     if is_connect(frame.sparkSession):
         frame.write.options(**_OPTIONS).parquet(url, mode="append")
         return
-    dataset = dataset_in(frame, session_with(frame.sparkSession, _SETTINGS))
+    dataset = dataset_in(frame, session_with(frame.sparkSession, {**settings, **_SETTINGS}))
     dataset.write().options(dict(_OPTIONS)).mode("append").parquet(url)
 
 

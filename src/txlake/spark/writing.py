@@ -6,10 +6,10 @@ whether they fit the table, is decided before (`rows`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txlake.datafiles import write_task
@@ -17,10 +17,15 @@ from txlake.datafiles.partition_texts import invalid_text_message
 from txlake.datafiles.sort_task import SortTask
 from txlake.local.types import quote
 from txlake.local.writing import TaskColumns, WriteResult, WriteTarget, result_of, run_in_driver
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.types import Field, Primitive, Struct, has_variant
 from txlake.spark.memory_tables import check_reachable
 from txlake.spark.shipping import travelling
+from txlake.spark.spark_sessions import dataset_in, is_connect, session_with
 from txlake.spark.types import all_nullable
+
+_OPTIMIZE_WRITE = "spark.databricks.delta.optimizeWrite.enabled"
+_BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 
 
 def write_frame(
@@ -32,6 +37,7 @@ def write_frame(
     tell_pieces: bool = False,
     few_rows_max: int = 0,
     held: bool = False,
+    is_balanced: bool = False,
     few_rows: Callable[[pa.Table], pa.Table] | None = None,
 ) -> WriteResult:
     """Write the rows by one Spark job, or here where they are few; the caller commits the result.
@@ -45,6 +51,9 @@ def write_frame(
     process to write; where it finds more, they are dropped and the tasks write all rows. Before
     this process writes them, `few_rows` may replace their columns. With `held` this process writes
     them all: they are few that it gave to Spark itself.
+
+    With `is_balanced` the tasks that write get about as many bytes each, and all rows of a
+    partition that aren't too many, if the table is to have that (`is_write_optimized`).
 
     With `keep_order` the rows of a partitioned table aren't sorted by partition here: they come
     sorted.
@@ -73,12 +82,53 @@ def write_frame(
             if few_rows is not None:
                 found = _with_values(found, [item.name for item in given.data], few_rows)
             return result_of(target, run_in_driver(task, found))
+    keys = [f"__c{index}" for index in task.layout.partition]
+    if is_balanced and is_write_optimized(frame.sparkSession, target.snapshot):
+        selected = rebalanced(selected, keys)
     if given.partitions and not keep_order:
-        keys = [f"__c{index}" for index in task.layout.partition]
         selected = selected.sortWithinPartitions(*keys)
     run = travelling(frame.sparkSession, SortTask(task) if tell_pieces else task)
     reports = selected.mapInArrow(run, write_task.REPORT_SCHEMA).collect()
     return result_of(target, (row.asDict() for row in reports))
+
+
+def is_write_optimized(spark: SparkSession, snapshot: Snapshot) -> bool:
+    """Return whether writes into the table make few and large files (optimized write).
+
+    The session's setting comes before the table's properties `delta.autoOptimize.optimizeWrite` and
+    `delta.autoOptimize`. Source: Delta Lake's documentation, "Optimized Write".
+    """
+    properties = snapshot.properties
+    chosen = properties.optimize_write or properties.auto_optimize
+    setting = spark.conf.get(_OPTIMIZE_WRITE, None)
+    return chosen if setting is None else setting.lower() == "true"
+
+
+def rebalanced(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Return the rows shuffled to tasks of about the same size (`rebalancing_settings`).
+
+    Rows with equal keys come to one task; several share the rows of one key that has more.
+    """
+    spark = frame.sparkSession
+    if not is_connect(spark):
+        session = session_with(spark, rebalancing_settings(spark))
+        frame = type(frame)(dataset_in(frame, session), spark)
+    return frame.hint("rebalance", *map(F.col, keys))
+
+
+def rebalancing_settings(spark: SparkSession) -> Mapping[str, str]:
+    """Return the settings by which Spark sizes the tasks of `rebalanced`.
+
+    A task gets `spark.databricks.delta.optimizeWrite.binSize` bytes of shuffled rows, by default
+    512 MiB, also where that leaves cores idle. On Spark Connect, which has no settings for a single
+    query, the session's own hold.
+    """
+    size = spark.conf.get(_BIN_SIZE, None) or "512"
+    return {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{size}m" if size.isdigit() else size,
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    }
 
 
 def _collected(frame: DataFrame) -> pa.Table:

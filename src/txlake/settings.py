@@ -67,6 +67,8 @@ class Settings:
             `before_answer`, or `after_answer`, which saves a round trip; plain Delta readers then
             see the commit a moment later than the statement is answered. txlake's readers always
             see it.
+        openlineage: the namespace of the jobs, if transactions are told to OpenLineage; None tells
+            nobody. Its client's configuration says where to.
     """
 
     retry: RetrySettings = field(default_factory=RetrySettings)
@@ -87,3 +89,4 @@ class Settings:
     catalog_log_retention_ms: int | None = None
     dropped_table_retention_ms: int = 7 * 24 * 3_600_000
     publish: str = BEFORE_ANSWER
+    openlineage: str | None = None

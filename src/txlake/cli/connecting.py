@@ -58,6 +58,7 @@ def connection_of(
         storage_options=parse_pairs(options, "--storage-option: expected KEY=VALUE"),
         allow_outside_paths=tuple(filter(None, allowed.split(","))),
         token=os.environ.get(_TOKEN) or None,
+        openlineage=os.environ.get(_OPENLINEAGE) or None,
     )
 
 
@@ -82,6 +83,9 @@ _ALLOW_OUTSIDE = "TXLAKE_ALLOW_OUTSIDE_PATHS"
 
 
 _TOKEN = "TXLAKE_TOKEN"
+
+
+_OPENLINEAGE = "TXLAKE_OPENLINEAGE"
 
 
 LAKE_MISSING = "no lake is named: say --lake or set TXLAKE_LAKE"

@@ -64,6 +64,7 @@ class ConnectionSettings:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     allow_outside_paths: tuple[str, ...] = ()
     token: str | None = field(default=None, repr=False)
+    openlineage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +113,10 @@ def open_lake(
         token=connection.token if is_unity_catalog else None,
         storage_options=connection.storage_options,
         isolation=connection.isolation,
-        settings=Settings(allow_outside_paths=connection.allow_outside_paths),
+        settings=Settings(
+            allow_outside_paths=connection.allow_outside_paths,
+            openlineage=connection.openlineage,
+        ),
     )
     with Lake(session) as lake:
         yield lake, session

@@ -101,6 +101,17 @@ class TableTransaction:
         return len(self._staged_state.staged.added)
 
     @property
+    def new_files(self) -> tuple[Add, ...]:
+        """The data files that it wrote; files that only lose rows aren't among them."""
+        staged = self._staged_state.staged
+        return tuple(add for add in staged.added.values() if add.deletion_vector is None)
+
+    @property
+    def has_read_rows(self) -> bool:
+        """Whether it has read rows of the table."""
+        return bool(self._reads or self._read_files)
+
+    @property
     def part_summary(self) -> PartSummary:
         """Its reads and changes so far, for the transaction's parts on other tables."""
         known = (one for one in (self.base, self._view) if one.has_metadata)

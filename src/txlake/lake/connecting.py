@@ -22,6 +22,7 @@ from txlake.errors import InvalidRequest
 from txlake.ports import Store
 from txlake.session.branches import drop_expired
 from txlake.session.engine import Engine, require_outside_lake_folder
+from txlake.session.lineage import require_client
 from txlake.session.membership.opening import open_lake, read_marker
 from txlake.session.session import Handlers, Session
 from txlake.settings import PUBLISH, Settings
@@ -116,6 +117,8 @@ def unity_session_on(
 def _require_valid(settings: Settings) -> None:
     """Raise InvalidRequest for a setting that has none of its values."""
     parse_granularity(settings.conflict_granularity)
+    if settings.openlineage is not None:
+        require_client()
     if settings.publish not in PUBLISH:
         raise InvalidRequest(
             f"Settings.publish: expected {' or '.join(map(repr, PUBLISH))}, "

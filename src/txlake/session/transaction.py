@@ -51,6 +51,7 @@ from txlake.session.branch_use import require_branch_open
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described, user_metadata
 from txlake.session.engine import Engine, Handle
+from txlake.session.lineage import TransactionFacts, emitter_of, facts_of
 from txlake.session.name_changes import NameChanges
 from txlake.session.opened_tables import OpenedTables
 from txlake.session.registration import Registration
@@ -109,6 +110,9 @@ class Transaction:
     _effects: list[Callable[[], None]] = field(default_factory=list)
     _preparations: list[Callable[[], None]] = field(default_factory=list)
     _names: NameChanges = field(default_factory=NameChanges)
+    # By the key of a table's handle.
+    _versions_made: dict[str, int] = field(default_factory=dict)
+    _is_reported: bool = False
 
     def __post_init__(self) -> None:
         self.begin_ms = self.engine.system.now_ms()
@@ -405,6 +409,7 @@ class Transaction:
                 raise cause from error
             raise
         self._end(self.state)
+        self._report(None)
         count("txlake.commits")
         if is_doubtful:
             raise CorruptTable(
@@ -481,7 +486,8 @@ class Transaction:
             if handle.branch is not None and part.needs_row_ids:
                 part.row_ids = replace(part.row_ids, first=_first_row_id(handle))
             part.read_elsewhere(other for key, other in summaries.items() if key != handle.key)
-            part.commit(user_metadata=metadata, probe=self._probe(handle, part))
+            made = part.commit(user_metadata=metadata, probe=self._probe(handle, part))
+            self._versions_made[handle.key] = made.version
             return None
         catalog = self.engine.catalog
         if not self.registration.is_deferred:
@@ -504,6 +510,10 @@ class Transaction:
         )
         if committed.sequence is not None:
             self.registration.forget()
+        made_versions = {
+            key: committed.tables[key].version for key in written & set(committed.tables)
+        }
+        self._versions_made.update(made_versions)
         return committed
 
     def _reserve_row_ids(self) -> None:
@@ -615,6 +625,7 @@ class Transaction:
         """
         if self.state in {State.ACTIVE, State.FAILED}:
             self._end(State.ROLLED_BACK)
+            self._report(None)
         elif self.registration.is_made:  # its end was interrupted
             self._end(self.state)
 
@@ -652,6 +663,42 @@ class Transaction:
             self._note(error)
         finally:
             self._end(state)
+            if not (isinstance(error, Conflict) and self.registration.repeats_after(error)):
+                self._report(error)
+
+    def _report(self, error: BaseException | None) -> None:
+        """Tell OpenLineage of the transaction's end, once, if it used a table and the settings want
+        it. What fails here is logged.
+        """
+        namespace = self.engine.settings.openlineage
+        if namespace is None or self._is_reported:
+            return
+        self._is_reported = True
+        try:
+            opened = [facts_of(self.engine, *one, self._versions_made) for one in self.tables]
+            tables = [one for one in opened if one.is_input or one.is_output]
+            if not tables:
+                return
+            outcome = self.state.value
+            if error is not None and self.state is not State.UNKNOWN:
+                outcome = State.FAILED.value
+            elif not self.explicit and self.state is State.ROLLED_BACK:
+                outcome = State.COMMITTED.value  # a query of its own
+            emitter_of(namespace).put(
+                TransactionFacts(
+                    id=self.id,
+                    begin_ms=self.begin_ms,
+                    end_ms=self.engine.system.now_ms(),
+                    outcome=outcome,
+                    level=self.level,
+                    branch=None if self.engine.branch is None else self.engine.branch.name,
+                    tables=tables,
+                    error=None if error is None else type(error).__name__,
+                    evidence=error.evidence if isinstance(error, Conflict) else None,
+                )
+            )
+        except Exception:
+            _logger.warning("transaction %s isn't told to OpenLineage", self.id, exc_info=True)
 
     def fail(self, cause: BaseException) -> None:
         """Fail an active transaction because a statement failed; its locks are released.

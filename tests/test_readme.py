@@ -27,8 +27,11 @@ def test_the_program_runs_as_written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (program,) = blocks(README, "python")
-    assert len([line for line in program.splitlines() if line.strip()]) <= 10
+    programs = blocks(README, "python")
+    lines = [sum(bool(line.strip()) for line in program.splitlines()) for program in programs]
+    assert lines[0] <= 10
+    assert lines[1:] == [5]
+    program = "".join(programs)
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # who tries it, tries it again
         exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})

@@ -44,6 +44,13 @@ class TxlakeCompiler(SQLCompiler):
         columns = ", ".join(map(self._null_of, element_types or [sqltypes.INTEGERTYPE]))
         return f"SELECT {columns} WHERE 1!=1"
 
+    def visit_empty_set_op_expr(self, type_: Any, expand_op: Any, **kw: Any) -> str:
+        text = str(super().visit_empty_set_op_expr(type_, expand_op, **kw))
+        if len(type_) > 1:  # Spark compares structs of the same types alone
+            nulls = ", ".join(map(self._null_of, type_))
+            text = text.replace(", ".join(["NULL"] * len(type_)), nulls, 1)
+        return text
+
     def _null_of(self, kind: Any) -> str:
         if kind._isnull:
             return "NULL"

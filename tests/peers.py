@@ -25,6 +25,7 @@ PEERS = {
     "kernel": "tools/servers.sh brings it, with Maven, and it needs a JDK's javac",
     "pgbouncer": "apt-get install pgbouncer",
     "rust-kernel": "tools/rust_kernel.sh builds it, with cargo",
+    "sqlalchemy-2.0": "tools/sqlalchemy20.sh brings it",
     "spin": "apt-get install spin gcc",
     "unity-server": "tools/unity_server.sh CHECKOUT builds it",
 }

@@ -308,6 +308,25 @@ def test_a_closed_connection_is_replaced(engine: Engine) -> None:
         assert pieces(connection) == 300
 
 
+@pytest.mark.usefixtures("spark")
+def test_rows_may_be_fetched_after_the_connection_is_closed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = sa.select(stock.c.item).order_by(stock.c.item)
+    with engine.connect() as connection:
+        result = connection.execute(query)
+    assert result.all() == [("nails",), ("screws",)]
+    monkeypatch.setattr("txlake.sqlalchemy.dialect._KEPT_ROWS_MAX", 1)
+    with engine.connect() as connection:
+        result = connection.execute(query)
+    with pytest.raises(sa.exc.ProgrammingError, match="rolled back before all rows were fetched"):
+        result.all()
+    with engine.connect() as connection:
+        result = connection.execute(query)
+        assert result.fetchone() == ("nails",)
+    assert result.all() == [("screws",)]
+
+
 def test_merge(engine: Engine) -> None:
     upsert = (
         tsa.merge(stock)

@@ -184,6 +184,11 @@ class Cursor:
     def setoutputsize(self, size: int, column: int | None = None) -> None:
         """Do nothing: values of any size are fetched whole."""
 
+    def _keep_rows(self, most: int) -> None:
+        """Read the rows that weren't read yet, if they are at most `most`."""
+        if self._result is not None:
+            self._result.keep(most)
+
     def _lose_rows(self, reason: str) -> None:
         """Give out no more rows that weren't read yet."""
         if self._result is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from txlake.dbapi.exceptions import ProgrammingError
+from txlake.errors import TxlakeError
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import (
     Array,
@@ -84,6 +86,18 @@ class ResultSet:
         """Give out no more rows, if they aren't all here."""
         if self.count is None:
             self.lost, self.rows, self.whole = reason, iter(()), None
+
+    def keep(self, most: int) -> None:
+        """Read the rows that remain, so that they outlast the transaction; not if they are more
+        than `most`, nor if they can't be read.
+        """
+        if self.count is not None or self.lost is not None:
+            return
+        self.whole = None
+        with suppress(TxlakeError):
+            taken = list(islice(self.rows, most + 1))
+            if len(taken) <= most:
+                self.rows, self.count = iter(taken), len(taken)
 
     def _require(self) -> None:
         if self.lost is not None:

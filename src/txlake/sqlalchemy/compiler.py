@@ -31,6 +31,16 @@ class TxlakeCompiler(SQLCompiler):
             text += f"\n OFFSET {self.process(select._offset_clause, **kw)}"
         return text
 
+    def fetch_clause(self, select: Any, *_: Any, **kw: Any) -> str:
+        for option, words in (("percent", "PERCENT"), ("with_ties", "WITH TIES")):
+            if select._fetch_clause_options[option]:
+                raise exc.CompileError(f"txlake has no FETCH ... {words}: use a window function")
+        kw.pop("fetch_clause", None)
+        text = f"\n LIMIT {self.process(select._fetch_clause, **kw)}"
+        if select._offset_clause is not None:
+            text += f"\n OFFSET {self.process(select._offset_clause, **kw)}"
+        return text
+
     def for_update_clause(self, select: Any, **kw: Any) -> NoReturn:
         raise exc.CompileError(
             "txlake has no SELECT ... FOR UPDATE: use isolation_level SERIALIZABLE, which finds "

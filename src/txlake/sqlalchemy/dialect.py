@@ -29,6 +29,7 @@ from txlake.sqlalchemy.reflection import Reflection
 
 _AUTOCOMMIT = "AUTOCOMMIT"
 _IN_URLS = ("catalog", "database", "isolation", "token", "timeout_s")
+_KEPT_ROWS_MAX = 10_000
 # A server ends sessions that were idle for five minutes.
 _SESSION_S = 240
 _LEVELS = ("SERIALIZABLE", "WRITE SERIALIZABLE", "SNAPSHOT")
@@ -147,6 +148,10 @@ class TxlakeDialect(Reflection):
     def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
         if statement != NO_STATEMENT:
             cursor.execute(statement, parameters)
+
+    def do_rollback(self, dbapi_connection: Any) -> None:
+        # A pooled connection is rolled back when it is closed, and tools fetch after that.
+        dbapi_connection._rollback_keeping(_KEPT_ROWS_MAX)
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         dbapi_connection.cursor().execute("SHOW TRANSACTION ISOLATION LEVEL")

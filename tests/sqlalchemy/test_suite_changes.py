@@ -1,0 +1,24 @@
+"""SQLAlchemy's own suite for dialects: changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.peers import need
+from tests.sqlalchemy.suite import OLDER, run
+
+
+@pytest.mark.broad
+@pytest.mark.no_interop("the suite drops its tables")
+def test_the_dialect_passes(tmp_path: Path) -> None:
+    assert run("changes", tmp_path)["passed"] > 160
+
+
+@pytest.mark.broad
+@pytest.mark.peer("sqlalchemy-2.0")
+@pytest.mark.no_interop("the suite drops its tables")
+def test_the_dialect_passes_with_the_older_sqlalchemy(tmp_path: Path) -> None:
+    need("sqlalchemy-2.0", found=OLDER.exists())
+    assert run("changes", tmp_path, OLDER)["passed"] > 160

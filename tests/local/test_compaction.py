@@ -78,6 +78,21 @@ def test_more_bytes_are_sparks(lake: Offline, monkeypatch: pytest.MonkeyPatch) -
     assert len(table(lake).log.latest().files) == 1
 
 
+def test_many_files_of_several_partitions_are_sparks(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.run("CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p)")
+    for _ in range(2):
+        lake.run("INSERT INTO t VALUES (1, 'a'), (1, 'b')")
+    monkeypatch.setattr(compaction, "_FILES_MAX", 3)
+    with pytest.raises(AssertionError, match="Spark isn't needed"):
+        lake.run("OPTIMIZE t")
+    lake.run("OPTIMIZE t WHERE p = 'a'")
+    monkeypatch.setattr(compaction, "_FILES_MAX", 4)
+    lake.run("OPTIMIZE t")
+    assert len(table(lake).log.latest().files) == 2
+
+
 def test_a_missing_file_is_left_to_spark_to_explain(tmp_path: Path) -> None:
     lake = Offline((tmp_path / "lake").as_uri())
     lake.run("CREATE TABLE t (id INT, p STRING)")

@@ -78,6 +78,12 @@ def test_no_more_bytes_than_allowed_are_packed() -> None:
     assert sizes(10, 10, 10, 10, limits=replace(LIMITS, bytes_max=0)) == []
 
 
+def test_no_more_files_than_allowed_are_packed() -> None:
+    limits = replace(LIMITS, files_max=6)
+    adds = [add(f"{p}{n}", 10, p) for p in ("a", "b", "c") for n in range(4)]
+    assert [len(files) for files in small_files(table(*adds), limits)] == [4, 2]
+
+
 def test_files_in_cubes_stay() -> None:
     clustered = [in_cube(add(f"c{n}", 10), Cube("id", ("k",))) for n in range(9)]
     assert list(small_files(table(*clustered), LIMITS)) == []

@@ -35,6 +35,7 @@ from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.sql.statements import Expression, condition_text
 
 _DELETED_RATIO_MAX = 0.05
+_FILES_MAX = 1_000
 _PURGING: Mapping[str, object] = {"applyPurge": True}  # as Delta Spark's history has it
 logger = logging.getLogger(__name__)
 
@@ -191,12 +192,14 @@ def pack_by_driver(table: LocalTable, bins: Sequence[Bin]) -> Rewritten:
     """Write one output per bin in this process; each names its sources.
 
     Raises Declined where the tasks of Spark do better or Spark has to explain what is wrong: for
-    more than 64 MiB, tables that may hold shredded variants, and files that are missing. Raises
-    CorruptTable for a file that can't be decoded.
+    more than 64 MiB, more than 1,000 files of several bins, tables that may hold shredded variants,
+    and files that are missing. Raises CorruptTable for a file that can't be decoded.
     """
     files = [add for file_bin in bins for add in file_bin.files]
     if table.snapshot.features & SHREDDING:
         raise Declined("files may hold shredded variants")
+    if len(bins) > 1 and len(files) > _FILES_MAX:
+        raise Declined(f"several tasks pack more than {_FILES_MAX:,} files sooner")
     if sum(add.size for add in files) > ONE_TASK_BYTES:
         raise Declined(f"the files have more than {ONE_TASK_BYTES:,} bytes")
 

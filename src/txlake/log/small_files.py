@@ -33,11 +33,13 @@ class PackingLimits:
         files_min: how many small files of one partition are enough.
         file_bytes_max: the size of the packed files, in bytes; a small file has less than half.
         bytes_max: how many bytes of files are packed at once.
+        files_max: how many files are packed at once.
     """
 
     files_min: int = 50
     file_bytes_max: int = 128 * 1024 * 1024
     bytes_max: int = 64 * 1024 * 1024
+    files_max: int = 1_000
 
     def is_small(self, size_bytes: int) -> bool:
         """Return whether a file of this size is small."""
@@ -72,13 +74,14 @@ def small_files(table: Snapshot, limits: PackingLimits) -> Iterator[tuple[Add, .
         if cube_of(add) is None:
             values = tuple(sorted((name, v or None) for name, v in add.partition_values.items()))
             partitions.setdefault(values, []).append(add)
-    left = limits.bytes_max
+    left, files_left = limits.bytes_max, limits.files_max
     for files in partitions.values():
         if len(files) < limits.files_min:
             continue
         for packed in _filled(_worth_rewriting(files), limits.file_bytes_max):
-            taken = _within(packed, left)
+            taken = _within(packed, left)[:files_left]
             left -= sum(add.size for add in taken)
+            files_left -= len(taken)
             if len(taken) > 1:
                 yield taken
 

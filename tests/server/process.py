@@ -56,6 +56,11 @@ class ServerProcess:
             said.append(line)
 
     @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    @property
     def address(self) -> tuple[str, int]:
         """The host and the port."""
         host, _, port = self.url.partition("://")[2].rpartition(":")

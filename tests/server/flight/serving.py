@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import adbc_driver_flightsql.dbapi as flightsql
+import pytest
 
 import txlake
 from txlake.commands import HANDLERS
@@ -16,6 +17,7 @@ from txlake.server.flight.serving import FlightServer
 from txlake.server.serving import restricted_engine
 from txlake.server.tokens import Token, Tokens
 from txlake.session import Session
+from txlake.system import System
 
 WRITER, READER, AGENT = "a-token-for-everything", "a-token-that-only-reads", "a-token-for-branches"
 TOKENS = (
@@ -86,3 +88,12 @@ def changed(con: Any, text: str, *args: Any) -> int:
         cursor.execute(text, *args)
         count: int = cursor.rowcount
         return count
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, half a minute at most."""
+    for _ in range(600):
+        if holds():
+            return
+        System().wait_ms(50)
+    pytest.fail("it doesn't hold")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,12 @@ from tests.server.flight.serving import (
     ServedFlight,
     changed,
     rows,
+    until,
 )
 from txlake.errors import InvalidRequest
 from txlake.server.calls import Limits
 from txlake.server.flight.serving import FlightServer
 from txlake.server.tokens import Tokens
-from txlake.system import System
 
 OPTION = "adbc.flight.sql.session.option."
 
@@ -327,22 +327,13 @@ def test_a_statement_cancelled_while_it_waits_for_a_lock_ends_at_once(
 
             thread = threading.Thread(target=update)
             thread.start()
-            _until(lambda: any(one.status.value == "WAIT" for one in locks.entries()))
+            until(lambda: any(one.status.value == "WAIT" for one in locks.entries()))
             cursor.adbc_cancel()
             thread.join(30)
             assert "CANCELLED" in str(failures[0])
-            _until(lambda: len(locks.entries()) == held)
+            until(lambda: len(locks.entries()) == held)
             with pytest.raises(con.Error, match=r"rolled back|killed"):
                 changed(waiter, "DELETE FROM t WHERE id = 1")
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds, half a minute at most."""
-    for _ in range(600):
-        if holds():
-            return
-        System().wait_ms(50)
-    pytest.fail("it doesn't hold")
 
 
 def test_a_client_that_vanishes_is_rolled_back(served: ServedFlight, con: Any) -> None:

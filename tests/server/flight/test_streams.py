@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import txlake
-from tests.server.flight.serving import ServedFlight, changed, rows
+from tests.server.flight.raw import RawClient
+from tests.server.flight.serving import ServedFlight, changed, rows, until
 from txlake.server.calls import Limits
-from txlake.system import System
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,6 +115,21 @@ def test_a_rollback_takes_away_the_rows_that_were_not_fetched(served: ServedFlig
             cursor.fetchall()
 
 
+def test_a_client_that_stops_reading_loses_its_rows(
+    served: ServedFlight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = RawClient(served.address)
+    stream = client.rows(client.query("SELECT * FROM range(0, 1000000000, 1, 2)"))
+    next(stream)
+    with monkeypatch.context() as patched:
+        patched.setattr(served.handles.results, "_idle_ms", -1)
+        served.handles.sweep()
+    with pytest.raises(client.Failed):
+        list(stream)
+    client.close()
+    _until_idle(served)
+
+
 def test_a_prepared_statement_of_a_table_that_was_dropped(con: Any) -> None:
     changed(con, "CREATE TABLE gone (id INT)")
     with con.cursor() as cursor:
@@ -131,8 +146,6 @@ def test_a_prepared_statement_of_a_table_that_was_dropped(con: Any) -> None:
 
 def test_a_query_is_cancelled_by_its_flight_info(served: ServedFlight) -> None:
     """By a client that has the FlightInfo, as JDBC's drivers have."""
-    from tests.server.flight.raw import RawClient
-
     client = RawClient(served.address)
     info = client.query("SELECT * FROM range(0, 1000000000, 1, 2)")
     stream = client.rows(info)
@@ -151,8 +164,4 @@ def test_a_query_is_cancelled_by_its_flight_info(served: ServedFlight) -> None:
 def _until_idle(served: ServedFlight) -> None:
     """Wait until Spark runs no job, half a minute at most."""
     tracker = served.served.engine.spark.sparkContext.statusTracker()
-    for _ in range(600):
-        if not tracker.getActiveJobsIds():
-            return
-        System().wait_ms(50)
-    pytest.fail("a job still runs")
+    until(lambda: not tracker.getActiveJobsIds())

@@ -84,7 +84,7 @@ class Commands:
             return _info(descriptor, schema, descriptor.cmd)
         if name == "CommandStatementQuery":
             transaction = _handle(command, "transaction_id")
-            result = self._statements.run(call, command.query, None, transaction)
+            result = self._statements.run(call, self._sql(command), None, transaction)
         elif name == "CommandPreparedStatementQuery":
             result = self._run_prepared(call, command)
         else:
@@ -107,7 +107,7 @@ class Commands:
         schema = metadata_schema(name, command)
         if schema is None:
             if name == "CommandStatementQuery":
-                text, transaction = command.query, _handle(command, "transaction_id")
+                text, transaction = self._sql(command), _handle(command, "transaction_id")
             elif name == "CommandPreparedStatementQuery":
                 prepared = self._prepared(call, command)
                 text, transaction = prepared.text, prepared.transaction
@@ -139,7 +139,9 @@ class Commands:
         result = results.find(handle, call.caller)
         if not result.take():
             raise ApiError("NotFoundException", "the result was fetched already; query again")
-        call.on_end(lambda: result.lose(Unavailable("the fetch was cancelled")))
+        result.stop = call.cancel
+        if not call.on_end(lambda: result.lose(Unavailable("the fetch was cancelled"))):
+            return
         try:
             yield schema_data(result.schema)
             for batch in result.batches(self._served.engine.plane, self._served.limits):
@@ -147,6 +149,17 @@ class Commands:
                 yield from batch_data(batch)
         finally:
             results.remove(handle, call.caller)
+
+    def _sql(self, command: Message) -> str:
+        """Return the text of a command's statement. Raises InvalidRequest if it is too long."""
+        text: str = command.query
+        size_max = self._served.limits.body_bytes_max
+        if len(text) > size_max:
+            raise InvalidRequest(
+                f"the statement has {len(text):,} characters, and may have {size_max:,}; bind "
+                "values or ingest rows instead"
+            )
+        return text
 
     # Changes
 
@@ -158,12 +171,12 @@ class Commands:
         name, command = unpacked(first.flight_descriptor.cmd)
         if name == "CommandStatementUpdate":
             transaction = _handle(command, "transaction_id")
-            changed = changed_by(self._statements.run(call, command.query, None, transaction))
+            changed = changed_by(self._statements.run(call, self._sql(command), None, transaction))
         elif name == "CommandPreparedStatementUpdate":
             changed = self._update_prepared(call, command, first, rest)
         elif name == "CommandPreparedStatementQuery":
             prepared = self._prepared(call, command)
-            table = table_of(first, rest, _STREAM_BYTES_MAX)
+            table = table_of(first, rest, self._served.limits.body_bytes_max)
             prepared.rows = bound_rows(table, marker_names(prepared.text))
             answer = new(
                 "DoPutPreparedStatementResult",
@@ -185,11 +198,13 @@ class Commands:
         rows = table_of(first, rest, _STREAM_BYTES_MAX)
         with (
             self._statements.session_for(call, transaction) as session,
+            self._statements.running(call, session) as running,
             scripts.statement_timeout(session, self._served.limits) as watch,
         ):
+            running.watch = watch
             try:
                 table = target_of(self._served, session, command)
-                with together(session), self._statements.running(call, session, watch):
+                with together(session):
                     ingest(session, table, command, rows)
             except (TxlakeError, ApiError) as error:
                 session.fail(error)
@@ -202,12 +217,13 @@ class Commands:
         """Prepare a statement: find its markers, their types, and the columns of a query."""
         request = _unpacked_as("ActionCreatePreparedStatementRequest", body)
         transaction = _handle(request, "transaction_id")
-        names = marker_names(request.query)
-        schema = self._columns(call, request.query, transaction, len(names))
+        text = self._sql(request)
+        names = marker_names(text)
+        schema = self._columns(call, text, transaction, len(names))
         parameters = pa.schema([])
         if names:
-            parameters = parameter_schema(request.query, names, self._table_columns)
-        prepared = Prepared(request.query, transaction)
+            parameters = parameter_schema(text, names, self._table_columns)
+        prepared = Prepared(text, transaction)
         handle = self._handles.prepared.add(call.caller, prepared)
         return packed(
             "ActionCreatePreparedStatementResult",

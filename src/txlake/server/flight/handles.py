@@ -105,12 +105,12 @@ class Store(Generic[Value]):
         with self._lock:
             return [entry.value for entry in self._entries.values()]
 
-    def sweep(self) -> None:
-        """Forget the values that nobody has used for long."""
+    def sweep(self) -> list[Value]:
+        """Forget the values that nobody has used for long, and return them."""
         oldest = self._now_ms() - self._idle_ms
         with self._lock:
-            for handle in [key for key, one in self._entries.items() if one.used_ms < oldest]:
-                del self._entries[handle]
+            idle = [key for key, one in self._entries.items() if one.used_ms < oldest]
+            return [self._entries.pop(handle).value for handle in idle]
 
 
 class Handles:
@@ -159,7 +159,8 @@ class Handles:
     def sweep(self) -> None:
         """End what is idle; idle transactions are rolled back."""
         self.prepared.sweep()
-        self.results.sweep()
+        for result in self.results.sweep():
+            result.abandon()
         self.transactions.sweep()
         self.sessions.sweep()
         self.sessions.fail_idle(

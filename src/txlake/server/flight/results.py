@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ class Result:
         frame: a query that Spark runs while its rows are sent, or None.
         transaction: the handle of the transaction that the statement was part of.
         is_query: whether the statement was a SELECT.
+        stop: ends the call that fetches the rows.
     """
 
     schema: pa.Schema
@@ -42,6 +43,7 @@ class Result:
     frame: DataFrame | None = None
     transaction: str | None = None
     is_query: bool = True
+    stop: Callable[[], object] | None = None
     _is_taken: bool = False
     _lost: TxlakeError | None = None
     _watch: Watch | None = None
@@ -69,6 +71,12 @@ class Result:
         if watch is not None:
             with suppress(Exception):  # Spark may have ended; the stream looks for the reason
                 watch.cancel()
+
+    def abandon(self) -> None:
+        """Send no more rows to a client that doesn't read them, and end its call."""
+        self.lose(Unavailable("the rows weren't fetched for too long; run the query again"))
+        if self.stop is not None:
+            self.stop()
 
     def take(self) -> bool:
         """Take the rows, which are sent once. Returns False if somebody has taken them."""

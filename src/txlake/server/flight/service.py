@@ -149,6 +149,7 @@ class Service:
             database=headers.get(_DATABASE),
             session=_session_of(headers.get("cookie", "")),
             on_end=context.add_callback,
+            cancel=context.cancel,
             set_cookie=partial(_send_cookie, context),
         )
 

@@ -50,13 +50,13 @@ class FlightServer:
         self._grace_s = limits.request_s
         self._sweep_s = limits.client_session_idle_s / 4
         self._stopped = threading.Event()
-        # A stream keeps a thread while its client reads; statements have the workers' number.
-        threads = limits.workers + limits.waiting_max
+        # A stream keeps its thread while its client reads: each call that is taken has one.
+        threads = 4 * (limits.workers + limits.waiting_max)
         self._server = grpc.server(
             ThreadPoolExecutor(threads, "txlake-flight"),
             handlers=(Service(served, tokens, self._handles).handler(),),
             options=_OPTIONS,
-            maximum_concurrent_rpcs=4 * threads,
+            maximum_concurrent_rpcs=threads,
         )
         shown = f"[{host}]" if ":" in host else host
         try:

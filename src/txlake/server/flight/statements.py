@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from txlake.conflict.levels import parse_level
-from txlake.errors import InvalidRequest, TxlakeError
+from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.server import scripts
 from txlake.server.calls import ServedLake
 from txlake.server.flight.handles import Handles
@@ -28,7 +30,7 @@ _AGAIN_S = 0.05
 _NOBODY = -1
 # Rows of one INSERT that bound values make; more are several, in one transaction.
 _ROWS_MAX = 5_000
-_ENDINGS = (Commit, Rollback)
+_ENDING = re.compile(r"\s*(?:COMMIT|ROLLBACK|END|ABORT)\b", re.IGNORECASE)
 _logger = logging.getLogger(__name__)
 
 
@@ -41,6 +43,7 @@ class FlightCall:
         session: the handle of the session that its cookie names.
         on_end: calls a function when the call ends, by its answer or because it was cancelled;
             returns False if it has ended already.
+        cancel: ends the call.
         set_cookie: lets the client send this handle of a session from now on.
     """
 
@@ -49,6 +52,7 @@ class FlightCall:
     database: str | None
     session: str | None
     on_end: Callable[[Callable[[], None]], bool]
+    cancel: Callable[[], object]
     set_cookie: Callable[[str], None]
 
 
@@ -58,7 +62,7 @@ class Statements:
     def __init__(self, served: ServedLake, handles: Handles) -> None:
         self._served = served
         self._handles = handles
-        self._slots = threading.BoundedSemaphore(served.limits.workers)
+        self._slots = Slots(served.limits.workers)
 
     def prepare(self, call: FlightCall, session: Session) -> None:
         """Give a new session what its client asked for.
@@ -143,43 +147,87 @@ class Statements:
     ) -> Result:
         """Run a script in a session, as `run` does."""
         limits = self._served.limits
-        with scripts.statement_timeout(session, limits) as watch:
+        # What ends a transaction must not wait for those that wait for its locks.
+        slot = nullcontext() if _ENDING.match(text) else self.running(call, session)
+        with slot as running, scripts.statement_timeout(session, limits) as watch:
+            if running is not None:
+                running.watch = watch
             statements = scripts.judged(session, call.caller, limits, text, args)
-            if statements and all(isinstance(one, _ENDINGS) for one in statements):
-                rows = scripts.run(session, text, args, statements)
-            else:
-                with self.running(call, session, watch):
-                    rows = scripts.run(session, text, args, statements)
+            rows = scripts.run(session, text, args, statements)
         if transaction is not None and session.current is None:
             self._handles.lose_rows(transaction)
         return result_of(rows, transaction, is_query=isinstance(statements[-1], Select))
 
     @contextmanager
-    def running(
-        self, call: FlightCall, session: Session, watch: Watch | None = None
-    ) -> Iterator[None]:
-        """Wait for a worker, and end the block's statement if its call is cancelled.
-
-        What ends a transaction isn't to run in such a block: it must not wait for others.
+    def running(self, call: FlightCall, session: Session) -> Iterator[Running]:
+        """Wait for a worker, in the order of the calls, and end the block's statement if its call
+        is cancelled.
         """
-        running = _Running(session, watch)
-        call.on_end(running.cancel)
+        running = Running(session)
+        if not call.on_end(running.cancel):
+            running.cancel()  # the call has ended already
         try:
-            with self._slots:
-                yield
+            with self._slots.taken():
+                running.require()
+                yield running
         finally:
             running.ended.set()
 
 
-class _Running:
-    """A statement that may be cancelled by another thread."""
+class Slots:
+    """So many threads at once, the others in the order in which they came."""
 
-    def __init__(self, session: Session, watch: Watch | None) -> None:
-        self._session, self._watch = session, watch
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: deque[threading.Lock] = deque()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for a slot, and hold it until the block ends."""
+        turn = threading.Lock()
+        with self._lock:
+            is_free = self._free > 0
+            if is_free:
+                self._free -= 1
+            else:
+                turn.acquire()
+                self._waiting.append(turn)
+        if not is_free:
+            turn.acquire()  # released by the thread that hands its slot over
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft().release()
+                else:
+                    self._free += 1
+
+
+class Running:
+    """A statement that may be cancelled by another thread.
+
+    Attributes:
+        watch: by which its Spark jobs are cancelled, if it has some.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._is_cancelled = False
+        self.watch: Watch | None = None
         self.ended = threading.Event()
+
+    def require(self) -> None:
+        """Raise Unavailable if the statement was cancelled before it began."""
+        if self._is_cancelled:
+            cause = Unavailable("the statement was cancelled")
+            self._session.fail(cause)
+            raise cause
 
     def cancel(self) -> None:
         """End the statement, and its transaction, unless it has ended. Returns at once."""
+        self._is_cancelled = True
         if not self.ended.is_set():
             threading.Thread(target=self._cancel, name="txlake-cancel", daemon=True).start()
 
@@ -192,9 +240,9 @@ class _Running:
                     kill_session(catalog.of_lake(), _NOBODY, self._session.number())
             except TxlakeError:
                 pass  # it has no transaction yet, or any more
-            if self._watch is not None:
+            if self.watch is not None:
                 try:
-                    self._watch.cancel()
+                    self.watch.cancel()
                 except Exception as error:
                     _logger.warning("a cancelled statement's jobs can't be ended: %s", error)
             self.ended.wait(_AGAIN_S)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
@@ -21,6 +22,9 @@ from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 from txlake.spark.served import ServedPlane
+
+HEALTH = "/health"
+"""The path that needs no token, and tells nothing but that the process answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +104,7 @@ def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str]
     """
     certificate, key = settings.certificate or (None, None)
     config = uvicorn.Config(
-        app,
+        with_health(app),
         host=settings.host,
         port=settings.port,
         lifespan="on",
@@ -121,6 +125,18 @@ def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str]
     server.run()
     if not server.started:
         raise InvalidRequest(f"the server couldn't start at {settings.host}:{settings.port}")
+
+
+def with_health(app: ASGIApp) -> ASGIApp:
+    """Return the application with a route that says that the process answers, to everybody."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == HEALTH:
+            await JSONResponse({"status": "ok"})(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return answer
 
 
 def _is_not_upgrade_warning(record: logging.LogRecord) -> bool:

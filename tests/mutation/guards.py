@@ -83,7 +83,7 @@ MODULES = {
         "sessions",
         "transactions",
     ),
-    "session": ("admission", "catalog_access", "isolation"),
+    "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
     "storage": ("proof",),
 }

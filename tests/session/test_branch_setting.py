@@ -11,6 +11,7 @@ from tests.session.branch_lake import Lake, tables_of
 from txlake.commands import HANDLERS
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
+from txlake.session.branches import drop_branch
 from txlake.session.instants import changes_of
 from txlake.session.membership.attachment import attach, detach
 from txlake.session.session import Session
@@ -125,6 +126,14 @@ def test_the_branch_that_it_names_may_be_created_first_thing(lake: Lake, conf: S
     lake.do("CREATE BRANCH newer")
     conf.value = "newer"
     assert ids(lake) == [1, 2], "it began at the branch that was set"
+
+
+def test_the_branch_that_it_names_is_not_dropped(lake: Lake, conf: Set) -> None:
+    conf.value = "x"
+    with pytest.raises(InvalidRequest, match="this session uses it"):
+        drop_branch(lake.session, "x")
+    conf.value = "nowhere"
+    drop_branch(lake.session, "x")
 
 
 def test_it_means_the_branch_that_has_the_name_now(lake: Lake, conf: Set) -> None:

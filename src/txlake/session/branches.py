@@ -375,7 +375,7 @@ def _stage(context: Context, one: ChangedTable, entry: BranchEntry, *, per_table
     handle = _origin_of(context, one.table)
     fork = {INSTANT: str(entry.fork_sequence), CREATED_MS: str(entry.created_ms)}
     part = stage_net_change(context, handle, one, {NAME: entry.name, **fork})
-    if per_table and one.actions:
+    if per_table:
         tags = {BRANCH_TAG: entry.name, CREATED_TAG: fork[CREATED_MS]}
         part.line = one.line(tags, onto_branch=context.engine.branch is not None)
     return handle
@@ -397,8 +397,7 @@ def stage_net_change(
         part.app_version(app_id)
     for domain in one.read.read_domains:
         part.read_domain(domain)
-    if one.actions:
-        context.transaction.stage(handle, _change(one, parameters))
+    context.transaction.stage(handle, _change(one, parameters))
     return part
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 PEERS = {
+    "airflow": "tools/airflow_venv.sh brings it",
     "azurite": "tools/servers.sh brings it, and it needs node",
     "chromium": "apt-get install chromium chromium-driver",
     "dbapi20": "tools/dbapi_suite.sh brings it",

@@ -13,6 +13,7 @@ import pytest
 
 import txlake
 import txlake.dbapi
+import txlake.sqlalchemy
 from txlake import errors
 from txlake.lake.log import Committed, LogSnapshot, LogTransaction
 
@@ -266,6 +267,23 @@ def test_connects_arguments() -> None:
     )
     assert signature(txlake.Log.__init__) == "location, storage_options=None, *, settings=None"
     assert signature(txlake.sources_tag) == "sources"
+
+
+def test_the_dialect_of_sqlalchemy() -> None:
+    assert set(txlake.sqlalchemy.__all__) == {
+        *("INTERVAL", "MAP", "STRUCT", "TIMESTAMP_NTZ", "TINYINT", "VARIANT", "Merge", "merge")
+    }
+    assert signature(txlake.sqlalchemy.merge) == "target"
+    own = {
+        name: members(txlake.sqlalchemy.Merge)[name]
+        for name in vars(txlake.sqlalchemy.Merge)
+        if not name.startswith("_")
+    }
+    assert own.keys() == {
+        *("inherit_cache", "is_dml", "on", "source", "using", "when_matched_delete"),
+        *("when_matched_update", "when_not_matched_by_source_delete"),
+        *("when_not_matched_by_source_update", "when_not_matched_insert", "with_schema_evolution"),
+    }
 
 
 def test_the_database_api() -> None:

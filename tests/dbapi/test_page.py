@@ -25,7 +25,7 @@ def test_the_page_runs_as_written_and_prints_what_it_says(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("TXLAKE_TOKEN", TOKEN)
     names: dict[str, object] = {}
@@ -46,4 +46,4 @@ def test_the_page_runs_as_written_and_prints_what_it_says(
     promised = re.findall(r"^ *print\(.*\)  # (.*)$", "".join(programs), re.MULTILINE)
     for address in ("txlake+http", "grpc://127"):
         assert any(address in program for program in programs)
-    assert capsys.readouterr().out.splitlines() == promised
+    assert capfd.readouterr().out.splitlines() == promised

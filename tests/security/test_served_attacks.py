@@ -366,7 +366,7 @@ def flight(attacked: Client) -> Iterator[RawClient]:
     server.stop()
 
 
-@pytest.mark.broad(keep=6)
+@pytest.mark.broad(keep=3)
 @pytest.mark.parametrize("attack", [*QUERIES, *CHANGED])
 def test_flight_sql_runs_no_more(client: Client, flight: RawClient, attack: str) -> None:
     folder = client.engine.warehouse.url.removeprefix("file://") + "/orders"  # type: ignore[union-attr]

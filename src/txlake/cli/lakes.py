@@ -6,6 +6,7 @@ The only module of the command line that knows where a listing comes from.
 from __future__ import annotations
 
 import datetime
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -321,6 +322,8 @@ def serve(
     except ModuleNotFoundError as error:
         raise _missing_extra(error, "server") from error
     if arguments.flight_port is not None:
+        # PySpark forks to start Spark, and executes Java at once: gRPC has nothing to do there.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         try:
             import_module("txlake.server.flight.serving")
         except ModuleNotFoundError as error:

@@ -76,6 +76,7 @@ def test_rows_parameters_and_counts(con: Any) -> None:
     assert rows(con, "SELECT id, name FROM t") == [(1, "a"), (2, "x")]
 
 
+@pytest.mark.broad
 def test_executemany_is_one_write(con: Any) -> None:
     with con.cursor() as cursor:
         cursor.executemany(
@@ -350,6 +351,7 @@ def test_a_client_that_vanishes_is_rolled_back(served: ServedFlight, con: Any) -
         gone.rollback()
 
 
+@pytest.mark.broad
 def test_rows_beyond_the_limit_of_http_and_a_fetch_that_stops(con: Any) -> None:
     with con.cursor() as cursor:
         cursor.adbc_ingest("many", pa.table({"x": range(60_000)}), mode="create")
@@ -362,6 +364,7 @@ def test_rows_beyond_the_limit_of_http_and_a_fetch_that_stops(con: Any) -> None:
         assert (sum(sizes), max(sizes) < 20_000) == (60_000, True)
 
 
+@pytest.mark.broad
 def test_polars_and_pandas(served: ServedFlight, con: Any) -> None:
     frame = pl.DataFrame({"item": ["nails", "screws"], "pieces": [300, 20]})
     assert frame.write_database("stock", con, engine="adbc", if_table_exists="replace") == 2

@@ -363,6 +363,7 @@ def test_sessions_by_their_actions(served: ServedFlight, client: RawClient) -> N
     odd.close()
 
 
+@pytest.mark.broad
 def test_tls_and_the_command(tmp_path: Path) -> None:
     """`txlake serve --flight-port 0` with a certificate, in a process of its own."""
     certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
@@ -386,6 +387,7 @@ def test_tls_and_the_command(tmp_path: Path) -> None:
         assert process.stop() in (0, -signal.SIGTERM)
 
 
+@pytest.mark.broad
 def test_a_missing_package_is_told(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['grpc'] = None\n"
@@ -400,6 +402,7 @@ def test_a_missing_package_is_told(tmp_path: Path) -> None:
     assert 'pip install "txlake[flight]"' in found.stderr
 
 
+@pytest.mark.broad
 def test_dates_of_far_values_arrive(client: RawClient) -> None:
     client.update("CREATE TABLE d (x DATE)")
     client.update("INSERT INTO d VALUES (DATE'9999-12-31'), (DATE'0001-01-01')")

@@ -49,6 +49,7 @@ def test_a_result_comes_in_order_and_in_pieces(con: Any) -> None:
     assert rows(con, "SELECT count(*), sum(n) FROM t") == [(100_000, 9_999_900_000)]
 
 
+@pytest.mark.broad
 def test_values_of_all_types(con: Any) -> None:
     changed(
         con,
@@ -73,6 +74,7 @@ def test_values_of_all_types(con: Any) -> None:
         assert cursor.fetchall() == [(None,) * 7]
 
 
+@pytest.mark.broad
 def test_types_that_arrow_lacks_have_a_form(con: Any) -> None:
     [row] = rows(
         con,
@@ -97,6 +99,7 @@ def test_an_error_after_some_rows_is_an_error(con: Any) -> None:
             cursor.fetchall()
 
 
+@pytest.mark.broad
 def test_a_fetch_that_stops_ends_the_job(served: ServedFlight, con: Any) -> None:
     with con.cursor() as cursor:
         cursor.execute("SELECT * FROM range(0, 1000000000, 1, 2)")
@@ -105,6 +108,7 @@ def test_a_fetch_that_stops_ends_the_job(served: ServedFlight, con: Any) -> None
     assert rows(con, "SELECT 1 + 1") == [(2,)]
 
 
+@pytest.mark.broad
 def test_a_rollback_takes_away_the_rows_that_were_not_fetched(served: ServedFlight) -> None:
     with served.connect(auto=False) as one, one.cursor() as cursor:
         changed(one, "INSERT INTO t VALUES (-1, 0)")
@@ -115,6 +119,7 @@ def test_a_rollback_takes_away_the_rows_that_were_not_fetched(served: ServedFlig
             cursor.fetchall()
 
 
+@pytest.mark.broad
 def test_a_client_that_stops_reading_loses_its_rows(
     served: ServedFlight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +135,7 @@ def test_a_client_that_stops_reading_loses_its_rows(
     _until_idle(served)
 
 
+@pytest.mark.broad
 def test_a_prepared_statement_of_a_table_that_was_dropped(con: Any) -> None:
     changed(con, "CREATE TABLE gone (id INT)")
     with con.cursor() as cursor:
@@ -144,6 +150,7 @@ def test_a_prepared_statement_of_a_table_that_was_dropped(con: Any) -> None:
     changed(con, "DELETE FROM t WHERE id < 0")
 
 
+@pytest.mark.broad
 def test_a_query_is_cancelled_by_its_flight_info(served: ServedFlight) -> None:
     """By a client that has the FlightInfo, as JDBC's drivers have."""
     client = RawClient(served.address)

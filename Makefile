@@ -154,9 +154,14 @@ uc-suites: setup ## Delta's own suites of Unity Catalog on txlake's server: UNIT
 	@tools/uc_suites.sh "$(UNITYCATALOG)" "$(DELTA)"
 
 .PHONY: test-dbt
-test-dbt: setup ## a dbt project on a lake, by dbt-spark's session method
+test-dbt: setup ## dbt projects on a lake, by dbt-txlake and by dbt-spark's session method
 	@tools/dbt_venv.sh
 	@$(PYTHON) -m pytest tests/dbt
+
+.PHONY: dbt-suite
+dbt-suite: setup ## all of dbt's own tests of adapters, on dbt-txlake
+	@tools/dbt_venv.sh
+	@TXLAKE_TEST_DBT_SUITE=1 $(PYTHON) -m pytest --timeout 1800 tests/dbt/test_suite.py
 
 .PHONY: test-duckdb
 test-duckdb: setup ## test and test-rest, while delta-rs reads all versions of its tables, and DuckDB the newest

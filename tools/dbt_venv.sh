@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes .cache/dbt-spark: dbt with dbt-spark, which tests/dbt runs on a lake. In an environment of its
-# own, in front of .venv, whose PySpark and txlake it uses. A second run does nothing.
+# Makes .cache/dbt-spark: dbt with dbt-spark and dbt's own tests of adapters, which tests/dbt runs on a
+# lake, with the adapter of adapters/dbt-txlake. In an environment of its own, in front of .venv, whose
+# PySpark and txlake it uses. A second run does nothing.
 set -eu
 cd "$(dirname "$0")/.."
 

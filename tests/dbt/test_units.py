@@ -79,3 +79,23 @@ def test_a_build_is_a_branch(tmp_path: Path) -> None:
         "wasn't published, and is kept for 7 DAYS: shop.orders: this" in (seen["conflict"]["said"])
     )
     assert seen["one"]["passed"]
+
+
+@pytest.mark.peer("dbt")
+def test_builds_over_http(tmp_path: Path) -> None:
+    need("dbt", found=PYTHON.exists())
+    done = subprocess.run(
+        [str(PYTHON), str(ROOT / "tests" / "dbt" / "served_program.py"), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment()},
+        cwd=tmp_path,
+        timeout=400,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert json.loads(done.stdout.strip().splitlines()[-1]) == [
+        {"passed": True, "orders": [1, 2, 3]},
+        {"passed": False, "orders": [1, 2, 3]},
+        {"passed": True, "orders": [1, 2, 3, 4, 5]},
+        {"branches": 0},
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbt.adapters.base.column import Column
 from dbt.adapters.base.relation import BaseRelation, Policy
-from dbt.adapters.contracts.relation import RelationType
+from dbt.adapters.contracts.relation import ComponentName, RelationType
 
 
 @dataclass
@@ -31,8 +31,11 @@ class TxlakeRelation(BaseRelation):
     quote_policy: Policy = field(default_factory=_Quote)
     include_policy: Policy = field(default_factory=_Include)
     quote_character: str = "`"
-    require_alias: bool = True
+    require_alias: bool = False
     replaceable_relations: Any = frozenset({RelationType.Table, RelationType.View})
+
+    def _is_exactish_match(self, field: ComponentName, value: str) -> bool:
+        return (self.path.get_part(field) or "").lower() == value.lower()
 
 
 @dataclass

@@ -82,8 +82,19 @@
   {%- endif %}
 {%- endmacro %}
 
+{# Refuse configs of other adapters that would change the table, and have no effect here. #}
+{% macro txlake_check_configs() -%}
+  {%- if config.get('file_format', 'delta') != 'delta' -%}
+    {%- do exceptions.raise_compiler_error(model.name ~ ": file_format: " ~ config.get('file_format') ~ ": tables of a lake are Delta's; remove the config") -%}
+  {%- endif -%}
+  {%- for name in ['buckets', 'clustered_by', 'liquid_clustered_by', 'options'] if config.get(name) -%}
+    {%- do exceptions.raise_compiler_error(model.name ~ ": " ~ name ~ ": dbt-txlake doesn't have this config; use partition_by, cluster_by or tblproperties") -%}
+  {%- endfor -%}
+{%- endmacro %}
+
 {# What a table has besides columns: partitions or clusters, place, comment, properties. #}
 {% macro txlake_table_clauses() -%}
+  {{ txlake_check_configs() }}
   {{ txlake_columns('partitioned by', config.get('partition_by')) }}
   {{ txlake_columns('cluster by', config.get('cluster_by')) }}
   {%- if config.get('location_root') %}
@@ -149,7 +160,16 @@
   {%- endif %}
 {%- endmacro %}
 
+{# In the target's database. #}
+{% macro txlake__make_temp_relation(base_relation, suffix) %}
+  {{ return(base_relation.incorporate(path={'identifier': base_relation.identifier ~ suffix}, type='table')) }}
+{% endmacro %}
+
 {# Columns #}
+
+{% macro txlake__get_columns_in_relation(relation) %}
+  {{ return(adapter.get_columns_in_relation(relation)) }}
+{% endmacro %}
 
 {% macro txlake__alter_relation_add_remove_columns(relation, add_columns, remove_columns) %}
   {%- if remove_columns %}

@@ -15,13 +15,13 @@
     {{ return({'relations': []}) }}
   {%- endif %}
   {%- set other = load_cached_relation(defer_relation) %}
-  {%- if other is none or not other.is_table %}
+  {%- if other is none or not other.is_table or not can_clone_table() %}
     {{ return(context['materialization_view_txlake']()) }}
   {%- endif %}
   {%- set target = this.incorporate(type='table') %}
   {%- if existing is not none and not existing.is_table %}{% do adapter.drop_relation(existing) %}{% endif %}
   {%- if target.render() == defer_relation.render() %}
-    {{ log(target ~ ' is its own source', info=True) }}
+    {{ log(target ~ ' is its own source: skipping clone for relation', info=True) }}
   {%- else %}
     {% call statement('main') -%}
       {{ create_or_replace_clone(target, defer_relation) }}

@@ -15,8 +15,11 @@
     {%- set build_sql = get_create_table_as_sql(False, target, sql) %}
   {%- else %}
     {%- set source = '(\n' ~ sql ~ '\n)' %}
-    {%- set columns = process_schema_changes(on_schema_change, source, existing) %}
-    {%- set columns = columns or adapter.get_columns_in_relation(existing) %}
+    {%- set brought = process_schema_changes(on_schema_change, source, existing) | map(attribute='name') | map('lower') | list %}
+    {%- set columns = [] %}
+    {%- for column in adapter.get_columns_in_relation(existing) if not brought or column.name | lower in brought %}
+      {%- do columns.append(column) %}
+    {%- endfor %}
     {%- set predicates = config.get('predicates') or config.get('incremental_predicates') %}
     {%- set build_sql = strategy_sql({'target_relation': target, 'temp_relation': source, 'unique_key': unique_key, 'dest_columns': columns, 'incremental_predicates': predicates}) %}
   {%- endif %}
@@ -80,7 +83,8 @@
   values ({% for name in names %}DBT_INTERNAL_SOURCE.{{ name }}{{ ', ' if not loop.last }}{% endfor %})
 {% endmacro %}
 
-{# The query is evaluated once, before rows are deleted. #}
+{# The query is evaluated once, before rows are deleted. Its columns get names of their own, so that
+   predicates are about the table's, as in a DELETE. #}
 {% macro txlake__get_delete_insert_merge_sql(target, source, unique_key, dest_columns, incremental_predicates) %}
   {%- set names = dest_columns | map(attribute='quoted') | join(', ') %}
   {%- set keys = [unique_key] if unique_key is string else unique_key or [] %}
@@ -88,11 +92,22 @@
   insert into {{ target }} ({{ names }})
   select {{ names }} from {{ source }} as model_rows
   {%- else %}
+  {%- set brought = dest_columns | map(attribute='name') | map('lower') | list %}
+  {%- set values, new_names = [], {} %}
+  {%- for column in adapter.get_columns_in_relation(target) %}
+    {%- do values.append((column.quoted if column.name | lower in brought else 'null') ~ ' as dbt_' ~ loop.index) %}
+    {%- do new_names.update({column.name | lower: 'dbt_' ~ loop.index}) %}
+  {%- endfor %}
   {%- set conditions = [] + (incremental_predicates or []) %}
-  {%- for key in keys %}{% do conditions.append('DBT_INTERNAL_DEST.' ~ key ~ ' = DBT_INTERNAL_SOURCE.' ~ key) %}{% endfor %}
+  {%- for key in keys %}
+    {%- if key | lower not in new_names %}
+      {%- do exceptions.raise_compiler_error(model.name ~ ': unique_key ' ~ key ~ ' is no column of ' ~ target) %}
+    {%- endif %}
+    {%- do conditions.append('DBT_INTERNAL_DEST.' ~ key ~ ' = DBT_INTERNAL_SOURCE.' ~ new_names[key | lower]) %}
+  {%- endfor %}
   insert into {{ target }} as DBT_INTERNAL_DEST
   replace on ({{ conditions | join(') and (') }})
-  (select {{ names }} from {{ source }} as model_rows) as DBT_INTERNAL_SOURCE
+  (select {{ values | join(', ') }} from {{ source }} as model_rows) as DBT_INTERNAL_SOURCE
   {%- endif %}
 {% endmacro %}
 

@@ -44,6 +44,6 @@ def change_rows(user: User, change: sa.Update) -> None:
 
 
 def let_expire(user: User, *names: str) -> None:
-    """Let the time of branches and tags be over."""
+    """Let branches and tags expire."""
     change = sa.update(branches).where(branches.c.name.in_(names))
     change_rows(user, change.values(kept_until_ms=1))

@@ -35,7 +35,7 @@ class Lake(Offline):
         return session
 
     def on_expired(self, name: str) -> Session:
-        """A session that uses a branch whose time is over since."""
+        """A session that uses a branch that has expired since."""
         entry = self.catalog.branches.find(name)
         assert entry is not None
         return Session(self.engine.on_branch(entry), HANDLERS)
@@ -121,7 +121,7 @@ def explained(lake: Lake, name: str) -> dict[str, str]:
 
 
 def end_time_of_branches(lake: Lake, *names: str) -> None:
-    """Let the time of branches and tags be over; without names of all that have one."""
+    """Let branches and tags expire; without names all that have a time to."""
     ending = sa.update(branches).where(branches.c.kept_until_ms.is_not(None))
     if names:
         ending = sa.update(branches).where(branches.c.name.in_(names))

@@ -56,11 +56,11 @@ class BranchEntry:
         return "tag" if self.is_tag else "branch"
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether its time is over, after which whoever maintains the lake drops it."""
+        """Return whether it has expired, after which whoever maintains the lake drops it."""
         return self.kept_until_ms is not None and self.kept_until_ms <= now_ms
 
     def require_kept(self, now_ms: int) -> None:
-        """Raise InvalidRequest if its time is over: its files may be deleted at any moment."""
+        """Raise InvalidRequest if it has expired: its files may be deleted at any moment."""
         if self.is_over(now_ms):
             assert self.kept_until_ms is not None
             until = datetime.fromtimestamp(self.kept_until_ms / 1000, UTC)

@@ -22,7 +22,7 @@ class BranchUsage:
     Attributes:
         parent: the name of the branch that it was made from, or `main`.
         age_ms: how long ago it was created.
-        is_expired: its time is over.
+        is_expired: it is no longer kept.
         changed_tables: the number of tables that it changed, created or dropped.
         versions: the number of versions that were committed on it, of the tables that it has.
         is_in_use: a session that has a transaction open on it, or has had one, has locks there.

@@ -81,7 +81,7 @@ class Branches:
             return branch_usage.shared_tables(connection)
 
     def expired(self) -> list[BranchEntry]:
-        """Return the branches and tags whose time is over by the database's clock, and from which
+        """Return the branches and tags that have expired by the database's clock, and from which
         none was made that is kept longer; the newest first, which is the order to drop them in.
         """
         with self._database.reading() as connection:
@@ -98,8 +98,8 @@ class Branches:
         return found
 
     def expire(self, branch_id: str) -> Sequence[BranchTable] | None:
-        """Drop a branch or a tag whose time is over, and return its tables; None if it has ended
-        already, or its time isn't over.
+        """Drop an expired branch or tag, and return its tables; None if it has ended
+        already, or hasn't expired.
 
         Raises InvalidRequest if another was made from it.
         """
@@ -125,7 +125,7 @@ class Branches:
         is_tag: bool = False,
     ) -> BranchEntry:
         """Create a branch or a tag and return it, or the one that has the name if `if_not_exists`
-        is set and its time isn't over.
+        is set and it hasn't expired.
 
         Args:
             parent: the branch that it is made from.
@@ -345,8 +345,8 @@ class Branches:
 
 
 def _parent(connection: Connection, name: str, now_ms: int) -> BranchEntry | None:
-    """Return the branch of that name; None for main. Raises InvalidRequest if there is none, or its
-    time is over.
+    """Return the branch of that name; None for main. Raises InvalidRequest if there is none, or it
+    has expired.
     """
     if name.lower() == MAIN_NAME:
         return None

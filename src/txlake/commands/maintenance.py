@@ -252,7 +252,7 @@ def _considered(work: TableData, where: Expression | None) -> int:
 def vacuum_table(context: Context, statement: Vacuum) -> Rows:
     """Carry out VACUUM: return the table's location, with DRY RUN the URLs of the files to delete.
 
-    Files are deleted at once, after branches and tags whose time is over were dropped. Raises
+    Files are deleted at once, after expired branches and tags were dropped. Raises
     InvalidRequest for a retention that is too short, unless the session has turned the check off.
     """
     return Rows(schema=_PATHS, rows=[(path,) for path in _vacuumed_paths(context, statement)])
@@ -293,8 +293,8 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
 
 
 def _end_expired(engine: Engine, *, dry_run: bool) -> Collection[int]:
-    """Drop the branches and tags whose time is over; with `dry_run` return the numbers of those
-    that would be dropped.
+    """Drop the expired branches and tags; with `dry_run` return the numbers of those that
+    would be dropped.
     """
     if not engine.catalog.is_lake or engine.branch is not None:
         return ()

@@ -159,7 +159,7 @@ def engine_at(engine: Engine, mark: BranchMark) -> Engine:
 def require_branch(engine: Engine, name: str) -> BranchEntry:
     """Return the branch of that name.
 
-    Raises InvalidRequest if there is none, or its time is over, for a tag, and if the catalog isn't
+    Raises InvalidRequest if there is none, or it has expired, for a tag, and if the catalog isn't
     a lake's.
     """
     entry = of_kind(engine.catalog.of_lake().branches.find(name), name)

@@ -517,9 +517,7 @@ def _rename(context: Context, table: BranchTable, entry: BranchEntry) -> None:
 
 
 def drop_expired(engine: Engine) -> list[BranchEntry]:
-    """Drop the branches and tags whose time is over, and return them; log what can't be dropped
-    yet.
-    """
+    """Drop the expired branches and tags, and return them; log what can't be dropped yet."""
     main, dropped = engine.main, []
     branches = main.catalog.of_lake().branches
     for entry in branches.expired():

@@ -277,6 +277,83 @@ def test_what_a_store_says_of_itself_is_the_tables(table: LogOf, branch: BranchS
             branch.at(folder)
 
 
+class Pending:
+    """A branch whose base is put into its parent's log when it is asked for, and how often."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.parent = FakeStore(Clock())
+        self.parent.put(commit_path(0), b"zero")
+        self.store = BranchStore(self.parent, FIRST, 1, self._publish)
+
+    def _publish(self) -> None:
+        self.asked += 1
+        self.parent.put_if_absent(commit_path(1), b"one")
+
+
+def read_head(store: Store) -> bytes:
+    found = store.head(commit_path(1))
+    assert found is not None
+    assert (found.path, found.size_bytes) == (commit_path(1), 3)
+    return b"one"
+
+
+def read_listed(store: Store) -> bytes:
+    assert [item.path for item in store.list(LOG_FOLDER)] == [commit_path(0), commit_path(1)]
+    return b"one"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda store: store.get(commit_path(1)),
+        lambda store: store.get_range(commit_path(1), 0, 3),
+        read_head,
+        read_listed,
+    ],
+    ids=["get", "get_range", "head", "list"],
+)
+def test_a_base_that_is_not_published_yet_is_published(read: Callable[[Store], bytes]) -> None:
+    pending = Pending()
+    for _ in range(2):
+        assert read(pending.store) == b"one"
+        assert pending.asked == 1
+
+
+def test_nothing_else_has_to_be_published() -> None:
+    pending = Pending()
+    with pytest.raises(FileNotFoundError):
+        pending.store.get(file_of(1, "classic"))
+    assert pending.store.head(file_of(1, "classic")) is None
+    with pytest.raises(FileNotFoundError):
+        pending.store.get(commit_path(2))
+    assert pending.store.head(commit_path(2)) is None
+    assert list(pending.store.list(LOG_FOLDER, commit_path(1))) == []
+    assert [item.path for item in pending.store.list(LOG_FOLDER, None, commit_path(1))] == [
+        commit_path(0)
+    ]
+    assert pending.asked == 0
+
+
+def test_a_sidecar_of_the_branch_is_its_own() -> None:
+    parent = FakeStore(Clock())
+    store = BranchStore(parent, FIRST, 1)
+    path = f"{SIDECAR_FOLDER}/s.parquet"
+    parent.put(path, b"of the parent")
+    store.put(path, b"own")
+    head = store.head(path)
+    assert head is not None
+    assert (head.size_bytes, store.get(path)) == (3, b"own")
+
+
+def test_the_logs_of_other_branches_are_listed_whole() -> None:
+    parent = FakeStore(Clock())
+    store, other = BranchStore(parent, FIRST, 5), BranchStore(parent, SECOND, 0)
+    other.put(commit_path(1), b"one")
+    paths = [item.path for item in store.list(BRANCHES_FOLDER)]
+    assert paths == [f"{BRANCHES_FOLDER}/{SECOND}/{commit_path(1)}"]
+
+
 @pytest.mark.parametrize("branch_id", ["", ".", "..", "a/b", "/"])
 def test_an_id_that_is_no_name_of_a_folder_is_refused(branch_id: str) -> None:
     with pytest.raises(InvalidRequest, match="the name of a folder"):

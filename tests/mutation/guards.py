@@ -41,6 +41,7 @@ MODULES = {
     "log": ("net_actions",),
     "commit": (
         "branch_fence",
+        "branch_store",
         "catalog_managed",
         "commit_info",
         "file_validation",
@@ -85,6 +86,7 @@ MODULES = {
     ),
     "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
+    "protocol": ("branching",),
     "storage": ("proof",),
 }
 """By folder of txlake the modules whose guards are listed."""

@@ -128,6 +128,12 @@ def test_only_a_branch_as_it_was_read_is_changed() -> None:
         Registry((), "t").with_discarded(B)
 
 
+def test_a_branch_is_unchanged_whatever_became_of_others() -> None:
+    other = replace(B, id="i2", name="other")
+    registry = Registry((), "t").with_created(B).with_created(other).with_discarded(B)
+    registry.require_unchanged(other)
+
+
 def test_the_branches_that_ended_last_are_kept() -> None:
     registry = Registry((), "t").with_created(B)
     for number in range(30):

@@ -170,7 +170,7 @@ class BranchStore:
         )
         for item in found:
             path = item.path.removeprefix(moved)
-            if not (moved and self._is_inherited(path)):
+            if not self._is_inherited(path):
                 yield _at(path, item)
 
     def _list_log(self, start_after: str | None, before: str | None) -> Iterator[StoredObject]:

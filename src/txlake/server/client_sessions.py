@@ -90,6 +90,12 @@ class ClientSessions:
             entry.used_ms = self._now_ms()
             entry.lock.release()
 
+    def touch(self, session_id: str) -> None:
+        """Note that a session is in use, if it is open."""
+        entry = self._open.get(session_id)
+        if entry is not None:
+            entry.used_ms = self._now_ms()
+
     def end(self, session_id: str, owner: Hashable) -> None:
         """Roll back the session's transaction, and close it. Raises ApiError as `acquire`."""
         entry = self._find(session_id, owner)

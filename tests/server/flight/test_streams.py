@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -126,13 +127,41 @@ def test_a_client_that_stops_reading_loses_its_rows(
     client = RawClient(served.address)
     stream = client.rows(client.query("SELECT * FROM range(0, 1000000000, 1, 2)"))
     next(stream)
+    results = served.handles.results
     with monkeypatch.context() as patched:
-        patched.setattr(served.handles.results, "_idle_ms", -1)
-        served.handles.sweep()
+        patched.setattr(results, "_idle_ms", -1)
+        until(lambda: served.handles.sweep() or not results.values())
     with pytest.raises(client.Failed):
         list(stream)
     client.close()
     _until_idle(served)
+
+
+@pytest.mark.broad
+def test_a_client_that_waits_for_rows_is_not_idle(
+    served: ServedFlight, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is its transaction, while it reads."""
+    with served.connect(auto=False) as one, one.cursor() as cursor:
+        transactions = served.handles.transactions
+        cursor.execute("SELECT max(length(sha2(CAST(id AS STRING), 512))) FROM range(2000000)")
+        monkeypatch.setattr(served.handles.results, "_idle_ms", -1)
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(cursor.fetchall()))
+        thread.start()
+        until(lambda: any(result.is_working for result in served.handles.results.values()))
+        served.handles.results.sweep()
+        thread.join(120)
+        assert found == [[(128,)]]
+        monkeypatch.undo()
+        cursor.execute("SELECT id FROM range(0, 2000000, 1, 2)")
+        reader = cursor.fetch_record_batch()
+        reader.read_next_batch()
+        entry = list(transactions._open.values())[-1]
+        entry.used_ms = long_ago = entry.used_ms - 100_000
+        assert sum(batch.num_rows for batch in reader) == 1_990_000
+        assert entry.used_ms > long_ago
+        one.rollback()
 
 
 @pytest.mark.broad

@@ -146,6 +146,8 @@ class Commands:
             yield schema_data(result.schema)
             for batch in result.batches(self._served.engine.plane, self._served.limits):
                 results.touch(handle)  # a client that reads isn't idle
+                if result.transaction is not None:
+                    self._handles.transactions.touch(result.transaction)
                 yield from batch_data(batch)
         finally:
             results.remove(handle, call.caller)

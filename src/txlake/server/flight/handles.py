@@ -54,11 +54,18 @@ class _Entry(Generic[Value]):
 class Store(Generic[Value]):
     """Values of one kind by handles. Thread-safe.
 
-    `what` is the kind's name in messages.
+    `what` is the kind's name in messages; a value that `is_used` isn't idle.
     """
 
-    def __init__(self, what: str, now_ms: Callable[[], int], idle_ms: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        now_ms: Callable[[], int],
+        idle_ms: int,
+        is_used: Callable[[Value], bool] = lambda _: False,
+    ) -> None:
         self._what, self._now_ms, self._idle_ms = what, now_ms, idle_ms
+        self._is_used = is_used
         self._entries: dict[str, _Entry[Value]] = {}
         self._lock = threading.Lock()
 
@@ -109,7 +116,11 @@ class Store(Generic[Value]):
         """Forget the values that nobody has used for long, and return them."""
         oldest = self._now_ms() - self._idle_ms
         with self._lock:
-            idle = [key for key, one in self._entries.items() if one.used_ms < oldest]
+            idle = [
+                key
+                for key, one in self._entries.items()
+                if one.used_ms < oldest and not self._is_used(one.value)
+            ]
             return [self._entries.pop(handle).value for handle in idle]
 
 
@@ -121,7 +132,9 @@ class Handles:
         idle_ms = int(1000 * served.limits.client_session_idle_s)
         self._served = served
         self.prepared: Store[Prepared] = Store("prepared statement", now_ms, _LONG_MS)
-        self.results: Store[Result] = Store("result", now_ms, idle_ms)
+        self.results: Store[Result] = Store(
+            "result", now_ms, idle_ms, lambda result: result.is_working
+        )
         self.transactions = ClientSessions(
             served.sessions.create, now_ms, count_max=_SESSIONS_MAX, idle_ms=idle_ms
         )

@@ -36,6 +36,7 @@ class Result:
         transaction: the handle of the transaction that the statement was part of.
         is_query: whether the statement was a SELECT.
         stop: ends the call that fetches the rows.
+        is_working: whether rows are being made, for which the client waits.
     """
 
     schema: pa.Schema
@@ -44,6 +45,7 @@ class Result:
     transaction: str | None = None
     is_query: bool = True
     stop: Callable[[], object] | None = None
+    is_working: bool = False
     _is_taken: bool = False
     _lost: TxlakeError | None = None
     _watch: Watch | None = None
@@ -96,6 +98,7 @@ class Result:
             return
         assert self.frame is not None
         assert isinstance(plane, ServedPlane), "only Spark makes frames"
+        self.is_working = True
         with plane.statement(limits.statement_s) as watch:
             self._watch = watch
             batches = arrow_batches(self.frame, self.schema, watch.group)
@@ -110,7 +113,9 @@ class Result:
                     if batch is None:
                         return
                     watch.pause()
+                    self.is_working = False
                     yield batch
+                    self.is_working = True
                     watch.resume()
 
     def _require(self) -> None:

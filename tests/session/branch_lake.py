@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pytest
 import sqlalchemy as sa
 
 from tests.session.offline import Offline
+from txlake.catalog.branch_rows import BranchEntry, BranchTable
+from txlake.catalog.branches import Branches
 from txlake.catalog.relations import branches
 from txlake.commands import HANDLERS
 from txlake.commit.table_log import Commit
@@ -134,3 +137,16 @@ def change_rows(lake: Lake, change: sa.Update) -> None:
     database.run_shielded(
         lambda: database.write(lambda connection: connection.execute(change).close())
     )
+
+
+def once_the_tables_are_known(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+    """Do the work once, while a branch is published: after its tables were looked up."""
+    tables = Branches.tables
+
+    def and_work(self: Branches, entry: BranchEntry) -> list[BranchTable]:
+        found = tables(self, entry)
+        monkeypatch.undo()
+        work()
+        return found
+
+    monkeypatch.setattr(Branches, "tables", and_work)

@@ -8,8 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from tests.session.branch_lake import Lake, end_time_of_branches, explained, tables_of
-from txlake.catalog.branch_rows import BranchEntry, BranchTable
+from tests.session.branch_lake import (
+    Lake,
+    end_time_of_branches,
+    explained,
+    once_the_tables_are_known,
+    tables_of,
+)
+from txlake.catalog.branch_rows import BranchEntry
 from txlake.catalog.branches import Branches
 from txlake.commands import HANDLERS
 from txlake.conflict.read_set import ReadSet
@@ -216,26 +222,13 @@ def test_what_a_branch_read_is_read_by_the_publication(lake: Lake) -> None:
     assert part.row_ids == "ids"
 
 
-def between(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
-    """Do the work once, after the branch's tables were looked up."""
-    tables = Branches.tables
-
-    def and_work(self: Branches, entry: BranchEntry) -> list[BranchTable]:
-        found = tables(self, entry)
-        monkeypatch.undo()
-        work()
-        return found
-
-    monkeypatch.setattr(Branches, "tables", and_work)
-
-
 def test_a_table_that_gets_the_name_meanwhile_is_not_changed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9)", x)
     swap = "ALTER TABLE t RENAME TO s; ALTER TABLE u RENAME TO t"
-    between(monkeypatch, lambda: lake.do(swap))
+    once_the_tables_are_known(monkeypatch, lambda: lake.do(swap))
     with pytest.raises(InvalidRequest, match=r"default\.t was replaced or renamed meanwhile"):
         publish(lake.session, "x")
     publish(lake.session, "x")

@@ -9,10 +9,16 @@ from typing import cast
 
 import pytest
 
-from tests.session.branch_lake import Lake, explained, files_of, history, operations, tables_of
+from tests.session.branch_lake import (
+    Lake,
+    explained,
+    files_of,
+    history,
+    once_the_tables_are_known,
+    operations,
+    tables_of,
+)
 from tests.session.offline import Offline
-from txlake.catalog.branch_rows import BranchTable
-from txlake.catalog.branches import Branches
 from txlake.catalog.commits import CommitLedger
 from txlake.commands import HANDLERS
 from txlake.commit.commit_info import GROUP
@@ -239,15 +245,7 @@ def test_a_commit_that_comes_while_it_is_published_is_not_lost(
 ) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9)", x)
-    tables = Branches.tables
-
-    def and_one_more(self: Branches, entry: object) -> list[BranchTable]:
-        found = tables(self, entry)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        lake.do("INSERT INTO u VALUES (9, 9)", x)
-        return found
-
-    monkeypatch.setattr(Branches, "tables", and_one_more)
+    once_the_tables_are_known(monkeypatch, lambda: lake.do("INSERT INTO u VALUES (9, 9)", x))
     with pytest.raises(Unavailable, match="got another commit while it was published"):
         lake.do("PUBLISH BRANCH x")
     assert lake.rows("SELECT * FROM t WHERE id = 9") == []
@@ -261,15 +259,7 @@ def test_names_that_change_while_it_is_published_are_not_lost(
 ) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9)", x)
-    tables = Branches.tables
-
-    def and_one_more(self: Branches, entry: object) -> list[BranchTable]:
-        found = tables(self, entry)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        lake.do(statement, x)
-        return found
-
-    monkeypatch.setattr(Branches, "tables", and_one_more)
+    once_the_tables_are_known(monkeypatch, lambda: lake.do(statement, x))
     with pytest.raises(Unavailable, match="got another commit while it was published"):
         lake.do("PUBLISH BRANCH x")
     lake.do("PUBLISH BRANCH x")
@@ -310,15 +300,9 @@ def test_a_table_renamed_into_a_new_database_is_refused(lake: Lake) -> None:
 def test_it_is_published_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9)", x)
-    tables = Branches.tables
-
-    def and_published(self: Branches, entry: object) -> list[BranchTable]:
-        found = tables(self, entry)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        lake.do("PUBLISH BRANCH x", Session(lake.engine, HANDLERS))
-        return found
-
-    monkeypatch.setattr(Branches, "tables", and_published)
+    once_the_tables_are_known(
+        monkeypatch, lambda: lake.do("PUBLISH BRANCH x", Session(lake.engine, HANDLERS))
+    )
     with pytest.raises((InvalidRequest, Conflict)):
         lake.do("PUBLISH BRANCH x")
     assert lake.rows("SELECT * FROM t WHERE id = 9") == [(9, 9)]

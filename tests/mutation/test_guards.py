@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import pytest
 
 from tests.mutation import guards, listing
@@ -36,6 +39,20 @@ def test_the_list_matches_the_source() -> None:
     gone = sorted(entries.keys() - {one.key for one in every})
     assert not new, f"write a test that fails without it, then `make guards`: {new}"
     assert not gone, f"`make guards` takes out what isn't in the source any more: {gone}"
+
+
+def test_each_mutant_is_checked_by_a_test_of_its_folder() -> None:
+    prefixes = [
+        argument.value
+        for path in sorted(Path(__file__).parent.glob("test_killed_in_*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "survivors"
+        for argument in call.args
+        if isinstance(argument, ast.Constant)
+    ]
+    keys = [one.key for one in listing.all_mutants()]
+    unchecked = [key for key in keys if not key.startswith(tuple(map(str, prefixes)))]
+    assert not unchecked, f"name its folder in a test_killed_in_*.py: {unchecked[:5]}"
 
 
 def test_few_mutants_are_equivalent_and_each_has_a_reason() -> None:

@@ -13,6 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import txlake
+import txlake.dbapi
+from tests.server.agent import over_stdio
 from tests.server.client import Client
 from tests.server.flight.raw import RawClient
 from tests.server.test_sql import ALL, READER, TOKENS, done, say
@@ -490,3 +492,28 @@ def test_the_playground_runs_none_of_it() -> None:
             assert entry.status in (StatementStatus.FAILED, StatementStatus.REFUSED), entry
     finally:
         playground.close()
+
+
+@pytest.mark.broad
+def test_an_agent_attacks_a_process_of_the_command(tmp_path: Path) -> None:
+    """Every attack, by the official client over standard input and output."""
+    with txlake.dbapi.connect(str(tmp_path / "lake"), autocommit=True) as con:
+        for name in ("orders", "stock"):
+            con.execute(f"CREATE TABLE {name} (id INT, n BIGINT)")
+            con.execute(f"INSERT INTO {name} VALUES (1, 10), (2, 20)")
+    Path(f"/tmp/{KEY}").unlink(missing_ok=True)
+    with over_stdio(tmp_path / "lake") as agent:
+        agent.done("create_branch", branch="work")
+        for attack in [*QUERIES, *CHANGED]:
+            text = {**QUERIES, **CHANGED}[attack].replace("{folder}", str(tmp_path / "lake/orders"))
+            for found in (
+                agent.refused("query", sql=text),
+                agent.refused("write", branch="work", sql=text),
+            ):
+                assert "executing tool" in found, attack
+                assert "root:x" not in found
+        for table in ("orders", "stock"):
+            for branch in (None, "work"):
+                ask = {"sql": f"SELECT id, n FROM {table}", "branch": branch}
+                assert sorted(agent.done("query", **ask)["rows"]) == [[1, 10], [2, 20]]
+    assert not Path(f"/tmp/{KEY}").exists()

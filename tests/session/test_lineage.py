@@ -16,6 +16,7 @@ import jsonschema
 import pytest
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client.serde import Serde
+from pyspark.sql import SparkSession
 
 import txlake
 from txlake.cli.connecting import lake_connection
@@ -365,3 +366,28 @@ def test_the_command_line_is_told_by_the_environment(monkeypatch: pytest.MonkeyP
     assert lake_connection("lake", None, None, None).openlineage == "jobs"
     monkeypatch.setenv("TXLAKE_OPENLINEAGE", "")
     assert lake_connection("lake", None, None, None).openlineage is None
+
+
+@pytest.mark.broad
+def test_a_merge_and_a_query_that_makes_a_table_read_their_sources(
+    spark: SparkSession, told: Told, tmp_path: Path
+) -> None:
+    with txlake.connect(str(tmp_path / "lake"), spark=spark, settings=told.settings) as lake:
+        run(lake, "CREATE TABLE b (id INT, n INT)", "INSERT INTO b VALUES (1, 1), (2, 2)")
+        run(lake, "CREATE TABLE c AS SELECT id, n * 2 AS m FROM b")
+        made = told.last()
+        assert (names(made["inputs"]), names(made["outputs"])) == (["default.b"], ["default.c"])
+        run(
+            lake,
+            "MERGE INTO b USING c ON b.id = c.id AND c.id < 2 WHEN MATCHED THEN UPDATE SET n = c.m "
+            "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (c.id, c.m)",
+        )
+    merged = told.last()
+    assert merged["job"]["name"] == "MERGE default.b"
+    versions = {
+        name: one["facets"]["version"]["datasetVersion"]
+        for name, one in zip(names(merged["inputs"]), merged["inputs"], strict=True)
+    }
+    assert versions == {"default.b": "1", "default.c": "0"}
+    assert names(merged["outputs"]) == ["default.b"]
+    assert merged["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 2

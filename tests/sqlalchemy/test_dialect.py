@@ -11,6 +11,9 @@ from typing import Any
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -325,6 +328,22 @@ def test_rows_may_be_fetched_after_the_connection_is_closed(
         result = connection.execute(query)
         assert result.fetchone() == ("nails",)
     assert result.all() == [("screws",)]
+
+
+def test_migrations(engine: Engine) -> None:
+    with engine.begin() as connection:
+        context = MigrationContext.configure(connection)
+        operations = Operations(context)
+        operations.add_column("stock", sa.Column("shelf", sa.String(9), comment="where"))
+        operations.create_table("shelves", sa.Column("name", sa.String(9), nullable=False))
+        operations.alter_column("stock", "item", nullable=True)
+        wanted = sa.MetaData()
+        sa.Table("shelves", wanted, sa.Column("name", sa.String(9), nullable=False))
+        changes = compare_metadata(context, wanted)
+        assert [change[0] for change in changes] == ["remove_table"]
+        connection.rollback()
+    assert sa.inspect(engine).get_table_names() == ["stock"]
+    assert "shelf" not in {column["name"] for column in sa.inspect(engine).get_columns("stock")}
 
 
 def test_merge(engine: Engine) -> None:

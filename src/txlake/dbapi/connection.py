@@ -252,13 +252,12 @@ class Connection:
                 self._lose_rows()
             raise
 
-    def _rollback_keeping(self, most: int) -> None:
-        """Roll back, while open cursors keep their rows, unless one has more than `most` left."""
+    def _keep_rows(self, most: int) -> None:
+        """Let the rows of open cursors outlast a rollback, unless one has more than `most` left."""
         with self._lock:
             if self.in_transaction:
                 for cursor in list(self._cursors):
                     cursor._keep_rows(most)
-            self.rollback()
 
     def _lose_rows(self) -> None:
         for cursor in list(self._cursors):

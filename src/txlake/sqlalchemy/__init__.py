@@ -9,6 +9,7 @@ SQLAlchemy lacks.
 | `compiler`, `identifiers`, `json_paths` | queries and changes as SQL |
 | `ddl` | definitions of tables as SQL, and types |
 | `merge` | MERGE |
+| `migrations` | what Alembic needs |
 | `reflection` | what a lake has |
 | `types` | types of columns |
 """

@@ -25,6 +25,7 @@ from txlake.sqlalchemy.compiler import TxlakeCompiler
 from txlake.sqlalchemy.ddl import NO_STATEMENT, TxlakeDdlCompiler, TxlakeTypeCompiler
 from txlake.sqlalchemy.identifiers import TxlakeIdentifierPreparer
 from txlake.sqlalchemy.json_paths import JsonIndex, JsonPath
+from txlake.sqlalchemy.migrations import TxlakeImpl
 from txlake.sqlalchemy.reflection import Reflection
 
 _AUTOCOMMIT = "AUTOCOMMIT"
@@ -68,6 +69,7 @@ class TxlakeDialect(Reflection):
     statement_compiler = TxlakeCompiler
     ddl_compiler = TxlakeDdlCompiler
     type_compiler_cls = TxlakeTypeCompiler
+    migrations = TxlakeImpl
     preparer = TxlakeIdentifierPreparer  # type: ignore[assignment]
     execution_ctx_cls = TxlakeExecutionContext
 
@@ -151,7 +153,8 @@ class TxlakeDialect(Reflection):
 
     def do_rollback(self, dbapi_connection: Any) -> None:
         # A pooled connection is rolled back when it is closed, and tools fetch after that.
-        dbapi_connection._rollback_keeping(_KEPT_ROWS_MAX)
+        dbapi_connection._keep_rows(_KEPT_ROWS_MAX)
+        super().do_rollback(dbapi_connection)
 
     def do_ping(self, dbapi_connection: Any) -> bool:
         dbapi_connection.cursor().execute("SHOW TRANSACTION ISOLATION LEVEL")

@@ -8,7 +8,7 @@ statements of all of the branch's transactions; a rebase is one of the branch's 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -96,12 +96,15 @@ class _History:
 class _LineAudit(Audit):
     """The audit of one history. `publications`: the ids of transactions that publish a branch."""
 
-    def __init__(self, history: _History, *, appends_begin_unseen: bool) -> None:
+    def __init__(
+        self, history: _History, *, may_be_lost: Set[str], appends_begin_unseen: bool
+    ) -> None:
         super().__init__(
             history.records,
             history.committed(),
             history.initial,
             is_lake=True,
+            may_be_lost=may_be_lost,
             appends_begin_unseen=appends_begin_unseen,
         )
         self._publications = history.publications
@@ -177,9 +180,32 @@ class BranchAudit:
         for line in sorted(ended, key=lambda line: line.ended_within.start):
             self._publish(line, events)
         self._check_endings(events)
+        lost = {line.number: self._dropped_with(line, events) for line in ended}
         for history in (self.main, *self.histories.values()):
-            _LineAudit(history, appends_begin_unseen=self._appends_begin_unseen).check()
+            audit = _LineAudit(
+                history,
+                may_be_lost=lost.get(history.number, frozenset()),
+                appends_begin_unseen=self._appends_begin_unseen,
+            )
+            audit.check()
         self._check_identities()
+
+    def _dropped_with(self, line: Line, events: Sequence[BranchEvent]) -> Set[str]:
+        """Return the transactions that were committed on a branch in the same transaction of the
+        catalog in which it was dropped, which shows no more of them than their instants.
+        """
+        may_be = {
+            event.action
+            for event in events
+            if event.name == line.name and event.outcome in (_TOLD_DONE, *UNREPORTED)
+        }
+        if "DROP" not in may_be or "PUBLISH" in may_be or line.ending is Ending.REBASED:
+            return frozenset()
+        return {
+            record.id
+            for record in self.histories[line.id].records
+            if self.main.instants.get(record.id) in line.ended_within
+        }
 
     def check_open(self) -> None:
         """Raise Violation if a file is gone that an open branch or tag needs."""

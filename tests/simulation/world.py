@@ -430,7 +430,9 @@ class World:
         return {name: f"delta.`{ROOT}/{WAREHOUSE}/{name}`" for name in self.plan.initial}
 
     def _set_up(self) -> None:
-        """Create the tables in a process of its own, once for all cases with equal tables."""
+        """Create the tables in a process of its own, once for all cases with equal tables; in a
+        catalog in the store for each case.
+        """
         config = self.config
         initial = tuple(self.plan.initial.items())
         where = (config.has_catalog, config.is_in_store)
@@ -448,7 +450,8 @@ class World:
                 self._ids,
                 self.scheduler.now_ms,
             )
-            _prepared_worlds[key] = found
+            if not config.is_in_store:  # there the log shows who made them
+                _prepared_worlds[key] = found
         self.settings = config.settings
         self.storage = found.storage.copy(is_disk=config.is_disk)
         self.storage.has_stale_listings = FaultKind.LISTING_STALE in self.injector.kinds

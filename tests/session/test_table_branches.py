@@ -11,10 +11,12 @@ from tests.commit.log_of import add
 from tests.session.offline import Offline
 from txlake.commands import HANDLERS, table_branches
 from txlake.commit.branch_fence import change_registry, close, find_end, reopen
+from txlake.commit.table_branches import branches_in
 from txlake.errors import ConcurrentAppendException, Conflict, CorruptTable, InvalidRequest
 from txlake.lake.log import Log
+from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import CommitInfo
-from txlake.protocol.branching import CLOSED, DOMAIN, FEATURE, TableBranch, registry_of
+from txlake.protocol.branching import CLOSED, DOMAIN, FEATURE, Registry, TableBranch, registry_of
 from txlake.protocol.file_names import commit_path
 from txlake.session.command import AsRows
 from txlake.session.engine import Handle
@@ -439,3 +441,22 @@ def operations(place: Place, branch: str | None = None) -> list[str]:
     base = -1 if handle.branch is None else handle.branch.base
     rows = [row for row in handle.log.history() if cast(int, row["version"]) > base]
     return [str(row["operation"]) for row in rows]
+
+
+def test_a_branch_that_begins_while_the_table_is_attached_stops_that(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.do("CREATE BRANCH c FOR TABLE {t}; DROP BRANCH c FOR TABLE {t}")  # the feature stays
+
+    def begun_after(view: Snapshot) -> Registry:
+        found = branches_in(view)
+        monkeypatch.undo()
+        place.do("CREATE BRANCH b FOR TABLE {t}")
+        return found
+
+    monkeypatch.setattr("txlake.session.membership.attachment.branches_in", begun_after)
+    with pytest.raises(Conflict):
+        attach(place.session, f"{place.place}/t", "mine")
+    assert place.catalog.find("default", "mine") is None
+    place.do("INSERT INTO {b} VALUES (4, 4); PUBLISH BRANCH b FOR TABLE {t}")
+    assert len(place.rows("SELECT * FROM {t}")) == 4

@@ -15,6 +15,7 @@ PEERS = {
     "airflow": "tools/airflow_venv.sh brings it",
     "azurite": "tools/servers.sh brings it, and it needs node",
     "chromium": "apt-get install chromium chromium-driver",
+    "dagster": "tools/dagster_venv.sh brings it",
     "dbapi20": "tools/dbapi_suite.sh brings it",
     "dbt": "tools/dbt_venv.sh brings it",
     "duckdb": "tools/duckdb_venv.sh brings it",

@@ -21,7 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 import txlake
 import txlake.dbapi
 from txlake.dagster.io_manager import TxlakeIOManager
-from txlake.errors import OutcomeUnknown
+from txlake.errors import (
+    Conflict,
+    Evidence,
+    InvalidRequest,
+    OutcomeUnknown,
+    TxlakeError,
+    Unavailable,
+)
 
 FOLDER, PAGE = Path(sys.argv[1]), Path(sys.argv[2])
 WAREHOUSE = str(FOLDER / "lake")
@@ -212,6 +219,24 @@ def conflicts() -> None:
     done([customers])
 
 
+def what_is_tried_again() -> None:
+    futile = Evidence(table="customers", read_version=0, winning_version=-1, retry=False)
+    cases: list[tuple[TxlakeError, int]] = [
+        (Unavailable("no answer"), 2),
+        (OutcomeUnknown("the answer was lost"), 2),
+        (Conflict("met by every try", futile), 1),
+        (InvalidRequest("wrong"), 1),
+    ]
+    for error, writes in cases:
+
+        def fail(error: TxlakeError = error) -> None:
+            raise error
+
+        end = meeting(fail, times=9)
+        assert str(error) in failed(run([customers], max_retries=1))
+        assert end() == writes
+
+
 def appended_once() -> None:
     real, calls = txlake.Transaction.commit, [0]
 
@@ -392,6 +417,7 @@ if __name__ == "__main__":
     for check in (
         values_and_metadata,
         conflicts,
+        what_is_tried_again,
         appended_once,
         branches,
         conflicts_of_a_publication,

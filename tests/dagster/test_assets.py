@@ -15,6 +15,7 @@ PYTHON = ROOT / ".cache" / "dagster" / "bin" / "python"
 CHECKS = [
     "values_and_metadata",
     "conflicts",
+    "what_is_tried_again",
     "appended_once",
     "branches",
     "conflicts_of_a_publication",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow as pa
 import pytest
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client.serde import Serde
@@ -25,6 +26,7 @@ from txlake.session.command import AsRows
 from txlake.session.lineage import TransactionFacts, dataset_of, emitter_of
 from txlake.session.lineage.emitter import Emitter
 from txlake.session.lineage.events import SCHEMAS, events_of, job_name
+from txlake.sql.statements import NativeFrame, StreamBatch, TableName, Write
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "openlineage"
 
@@ -171,6 +173,98 @@ def test_a_query_has_inputs_only_and_a_statement_without_tables_isnt_told(
     before = len(told.events())
     run(lake, "SHOW TABLES", "DESCRIBE DETAIL stock", "VACUUM stock", "BEGIN", "COMMIT")
     assert len(told.events()) == before
+
+
+def origins(output: dict[str, Any]) -> dict[str, list[tuple[str, str, str]]]:
+    """By column, the columns that it is made of: the table, the column, and how."""
+    facet = output["facets"]["columnLineage"]
+    assert facet["_schemaURL"].endswith("#/$defs/ColumnLineageDatasetFacet")
+    fields = {name: one["inputFields"] for name, one in facet["fields"].items()}
+    return {
+        name: [
+            (Path(one["name"]).name, one["field"], f"{way['type']} {way.get('subtype')}")
+            for one in inputs
+            for way in one["transformations"]
+        ]
+        for name, inputs in {**fields, "": facet.get("dataset", [])}.items()
+    }
+
+
+def test_an_update_tells_what_its_columns_are_made_of(
+    lake: txlake.Lake, told: Told, tmp_path: Path
+) -> None:
+    run(lake, "INSERT INTO stock VALUES (1, 10)")
+    (inserted,) = told.last()["outputs"]
+    assert "columnLineage" not in inserted["facets"]
+    run(lake, "UPDATE stock SET Pieces = pieces + 1 WHERE id = 1")
+    (output,) = told.last()["outputs"]
+    assert origins(output) == {
+        "pieces": [("stock", "pieces", "DIRECT TRANSFORMATION")],
+        "": [("stock", "id", "INDIRECT FILTER")],
+    }
+    facet = output["facets"]["columnLineage"]
+    [source] = facet["fields"]["pieces"]["inputFields"]
+    assert (source["namespace"], source["name"]) == ("file", str(tmp_path / "lake" / "stock"))
+
+
+def test_the_columns_of_a_transaction_are_those_of_the_statements_that_stay(
+    lake: txlake.Lake, told: Told
+) -> None:
+    run(lake, "INSERT INTO stock VALUES (1, 10)")
+    with lake.transaction() as tx:
+        run(tx, "UPDATE stock SET pieces = id WHERE id = 1", "SAVEPOINT s")
+        run(tx, "UPDATE stock SET id = pieces WHERE id = 1", "ROLLBACK TO s")
+        run(tx, "DELETE FROM stock WHERE id = 7", "INSERT INTO stock VALUES (2, 20)")
+    (output,) = told.last()["outputs"]
+    assert origins(output) == {
+        "pieces": [("stock", "id", "DIRECT IDENTITY")],
+        "": [("stock", "id", "INDIRECT FILTER")],
+    }
+    with lake.transaction() as tx:
+        run(tx, "UPDATE stock SET pieces = id WHERE id = 1")
+        run(tx, "ALTER TABLE stock SET TBLPROPERTIES (a = 'b')")
+    (output,) = told.last()["outputs"]
+    assert "columnLineage" not in output["facets"]
+    tx = lake.begin()
+    run(tx, "UPDATE stock SET pieces = id WHERE id = 1")
+    tx.rollback()
+    (output,) = told.last()["outputs"]
+    assert "columnLineage" not in output["facets"]
+
+
+def test_statements_keep_no_texts_where_nothing_is_told(tmp_path: Path) -> None:
+    with txlake.connect(str(tmp_path / "other")) as lake:
+        run(lake, "CREATE TABLE t (id INT, n INT)", "INSERT INTO t VALUES (1, 2)")
+        with lake.transaction() as tx:
+            run(tx, "UPDATE t SET n = id WHERE id = 1")
+            assert tx._own_transaction().writes == ()
+
+
+def test_a_table_that_is_dropped_is_no_output(lake: txlake.Lake, told: Told) -> None:
+    before = len(told.events())
+    run(lake, "DROP TABLE stock")
+    assert len(told.events()) == before
+    tx = lake.begin()
+    run(tx, "INSERT INTO orders (id) VALUES (1)", "CREATE TABLE made (id INT)", "DROP TABLE made")
+    tx.commit()
+    assert names(told.last()["outputs"]) == ["default.orders"]
+
+
+def test_a_micro_batch_of_a_stream_is_told(lake: txlake.Lake, told: Told) -> None:
+    rows = pa.table({"id": pa.array([1, 2], pa.int32()), "pieces": pa.array([3, 4], pa.int32())})
+    batch = Write(
+        table=TableName(("stock",)),
+        source=NativeFrame(rows),
+        mode="append",
+        batch=StreamBatch(query_id="a-query", batch_id=0, output_mode="append"),
+    )
+    lake._session.perform(batch)
+    event = told.last()
+    assert event["eventType"] == "COMPLETE"
+    assert event["job"]["name"] == "STREAMING UPDATE default.stock"
+    assert names(event["outputs"]) == ["default.stock"]
+    assert event["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    assert "columnLineage" not in event["outputs"][0]["facets"]
 
 
 def test_a_rollback_aborts_and_makes_no_version(lake: txlake.Lake, told: Told) -> None:
@@ -377,17 +471,34 @@ def test_a_merge_and_a_query_that_makes_a_table_read_their_sources(
         run(lake, "CREATE TABLE c AS SELECT id, n * 2 AS m FROM b")
         made = told.last()
         assert (names(made["inputs"]), names(made["outputs"])) == (["default.b"], ["default.c"])
+        assert origins(made["outputs"][0]) == {
+            "id": [("b", "id", "DIRECT IDENTITY")],
+            "m": [("b", "n", "DIRECT TRANSFORMATION")],
+            "": [],
+        }
         run(
             lake,
             "MERGE INTO b USING c ON b.id = c.id AND c.id < 2 WHEN MATCHED THEN UPDATE SET n = c.m "
             "WHEN NOT MATCHED THEN INSERT (id, n) VALUES (c.id, c.m)",
         )
-    merged = told.last()
+        merged = told.last()
+        run(lake, "CREATE VIEW seen AS SELECT id AS k, m FROM c WHERE m > 1")
+        run(lake, "INSERT INTO b SELECT s.k, max(s.m) FROM default.seen s GROUP BY s.k")
+        assert origins(told.last()["outputs"][0]) == {
+            "id": [("c", "id", "DIRECT IDENTITY")],
+            "n": [("c", "m", "DIRECT AGGREGATION")],
+            "": [("c", "id", "INDIRECT GROUP_BY"), ("c", "m", "INDIRECT FILTER")],
+        }
     assert merged["job"]["name"] == "MERGE default.b"
     versions = {
         name: one["facets"]["version"]["datasetVersion"]
         for name, one in zip(names(merged["inputs"]), merged["inputs"], strict=True)
     }
     assert versions == {"default.b": "1", "default.c": "0"}
+    assert origins(merged["outputs"][0]) == {
+        "id": [("c", "id", "DIRECT IDENTITY")],
+        "n": [("c", "m", "DIRECT IDENTITY")],
+        "": [("b", "id", "INDIRECT JOIN"), ("c", "id", "INDIRECT JOIN")],
+    }
     assert names(merged["outputs"]) == ["default.b"]
     assert merged["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 2

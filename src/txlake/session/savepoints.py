@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 from txlake.commit.part_states import TableSavepoint
 from txlake.errors import InvalidRequest
+from txlake.session.lineage import Reading
 from txlake.session.name_changes import NameChanges
+
+Writes = tuple[tuple[str, Reading | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +20,14 @@ class Savepoint:
     Attributes:
         tables: each table's staged changes, by key.
         effects: the number of effects that run after the commit.
+        writes: the writes of statements (`Transaction.writes`).
     """
 
     name: str
     tables: Mapping[str, TableSavepoint]
     effects: int
     names: NameChanges
+    writes: Writes = ()
 
 
 class Savepoints:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -37,6 +38,7 @@ from txlake.session.command import Answer, Command, Commands, TableLock, words_o
 from txlake.session.context import Context
 from txlake.session.deferral import Deferral, deferral_of, must_repeat, only_appends
 from txlake.session.engine import Engine
+from txlake.session.lineage import reading_of
 from txlake.session.permission import Permission
 from txlake.session.session_functions import (
     SessionFunctionValues,
@@ -456,8 +458,10 @@ class Session:
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
+            statement, before = apply_rules(statement, context.rules), context.transaction.writes
             with context.transaction.writing_files(appends=appends):
-                answer = command.run(context, apply_rules(statement, context.rules))
+                answer = command.run(context, statement)
+            context.transaction.note_writes(before, partial(reading_of, context, statement))
             if transaction is None:
                 context.transaction.commit()
             return answer

@@ -51,11 +51,17 @@ from txlake.session.branch_use import require_branch_open
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described, user_metadata
 from txlake.session.engine import Engine, Handle
-from txlake.session.lineage import TransactionFacts, emitter_of, facts_of
+from txlake.session.lineage import (
+    WRITES_MAX,
+    Reading,
+    TransactionFacts,
+    emitter_of,
+    facts_of,
+)
 from txlake.session.name_changes import NameChanges
 from txlake.session.opened_tables import OpenedTables
 from txlake.session.registration import Registration
-from txlake.session.savepoints import Savepoint, Savepoints
+from txlake.session.savepoints import Savepoint, Savepoints, Writes
 from txlake.telemetry import count, span, timed
 
 _logger = logging.getLogger(__name__)
@@ -87,6 +93,8 @@ class Transaction:
             identity column.
         tables: the tables that it has opened.
         registration: its entry in the catalog.
+        writes: by the keys of their tables, in order, the writes of statements, each with what
+            reads of which columns it made others; empty unless lineage is told.
         follow_up: what is done after its commit, which is told whatever comes of that.
     """
 
@@ -102,6 +110,7 @@ class Transaction:
     begin_ms: int = 0
     follow_up: Callable[[Transaction], None] | None = None
     undone: int = 0
+    writes: Writes = ()
     note_identity: Callable[[int], None] = lambda _: None
     tables: OpenedTables = field(init=False)
     registration: Registration = field(init=False)
@@ -241,6 +250,8 @@ class Transaction:
         if not change.actions:
             return
         self._require_writable(handle, change.operation)
+        if self.engine.settings.openlineage is not None:
+            self.writes = (*self.writes, (handle.key, None))
         table.stage(
             change.actions,
             operation=change.operation,
@@ -253,6 +264,14 @@ class Transaction:
         )
         for mark in islice(change.identity_marks.values(), 1):
             self.note_identity(mark)
+
+    def note_writes(self, before: Writes, reading: Callable[[], Reading | None]) -> None:
+        """Note what tells of the columns that a statement wrote, after `before`."""
+        new = self.writes[len(before) :]
+        if not new or self.writes[: len(before)] != before or len(before) > WRITES_MAX:
+            return
+        found = reading()
+        self.writes = (*before, *((key, found) for key, _ in new))
 
     def require_writes(self, handle: Handle, operation: str = "a change of rows") -> None:
         """Raise InvalidRequest in a read-only transaction."""
@@ -279,6 +298,7 @@ class Transaction:
         part = self.tables.get(handle)
         if part is not None:
             part.discard_staged()
+            self.writes = tuple(one for one in self.writes if one[0] != handle.key)
 
     # Names
 
@@ -334,7 +354,7 @@ class Transaction:
         """
         self.require_active()
         tables = self.tables.savepoint()
-        self._savepoints.add(Savepoint(name, tables, len(self._effects), self._names))
+        self._savepoints.add(Savepoint(name, tables, len(self._effects), self._names, self.writes))
 
     def rollback_to(self, name: str) -> None:
         """Undo the changes of tables and names that were staged since a savepoint, which stays.
@@ -348,6 +368,7 @@ class Transaction:
         self.tables.rollback_to(savepoint.tables)
         del self._effects[savepoint.effects :]
         self._names = savepoint.names
+        self.writes = savepoint.writes
 
     def release(self, name: str) -> None:
         """Forget a savepoint and the later ones; the changes stay.
@@ -675,7 +696,9 @@ class Transaction:
             return
         self._is_reported = True
         try:
-            opened = [facts_of(self.engine, *one, self._versions_made) for one in self.tables]
+            opened = [
+                facts_of(self.engine, *one, self._versions_made, self.writes) for one in self.tables
+            ]
             tables = [one for one in opened if one.is_input or one.is_output]
             if not tables:
                 return

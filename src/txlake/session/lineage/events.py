@@ -6,7 +6,7 @@ Source: OpenLineage's specification 2-0-2, its facets, and its naming of jobs an
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attr
 from openlineage.client.event_v2 import (
@@ -20,6 +20,7 @@ from openlineage.client.event_v2 import (
 from openlineage.client.facet_v2 import (
     DatasetFacet,
     RunFacet,
+    column_lineage_dataset,
     dataset_version_dataset,
     error_message_run,
     job_type_job,
@@ -33,7 +34,9 @@ from openlineage.client.facet_v2 import (
 from txlake.protocol.type_text import short_text
 from txlake.protocol.types import Field, Struct
 from txlake.release import VERSION
+from txlake.session.lineage.columns import Origin
 from txlake.session.lineage.facts import TableFacts, TransactionFacts
+from txlake.session.lineage.writes import together
 
 PRODUCER = f"urn:txlake:{VERSION}"
 SCHEMAS = "urn:txlake:openlineage:1-0-0:"
@@ -184,16 +187,44 @@ def _input(table: TableFacts) -> InputDataset:
 
 
 def _output(table: TableFacts) -> OutputDataset:
-    """Return an output; its version and statistics are there if it was committed."""
+    """Return an output; a committed one has a version, statistics and column lineage."""
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=table.rows, size=table.size_bytes, fileCount=table.files, producer=PRODUCER
     )
+    facets = _dataset_facets(table, table.written_version)
+    origins = None
+    if table.written_version is not None:
+        origins = together(table.writes, [item.name for item in table.fields])
+    if origins is not None:
+        facets["columnLineage"] = column_lineage_dataset.ColumnLineageDatasetFacet(
+            fields={
+                name: column_lineage_dataset.Fields(inputFields=_inputs_of(of_one))
+                for name, of_one in origins.columns.items()
+            },
+            dataset=_inputs_of(origins.whole or ()),
+            producer=PRODUCER,
+        )
     return OutputDataset(
         namespace=table.namespace,
         name=table.name,
-        facets=_dataset_facets(table, table.written_version),
+        facets=facets,
         outputFacets={} if table.written_version is None else {"outputStatistics": statistics},
     )
+
+
+def _inputs_of(origins: Iterable[Origin]) -> list[column_lineage_dataset.InputField]:
+    """Return columns, each once, with the ways in which they are used."""
+    uses: dict[tuple[str, str, str], list[column_lineage_dataset.Transformation]] = {}
+    for one in sorted(origins):
+        uses.setdefault((one.namespace, one.dataset, one.column), []).append(
+            column_lineage_dataset.Transformation(type=one.kind, subtype=one.subtype or None)
+        )
+    return [
+        column_lineage_dataset.InputField(
+            namespace=namespace, name=name, field=column, transformations=ways
+        )
+        for (namespace, name, column), ways in uses.items()
+    ]
 
 
 def _dataset_facets(table: TableFacts, version: int | None) -> dict[str, DatasetFacet]:

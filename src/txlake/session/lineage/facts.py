@@ -1,6 +1,7 @@
 """What is known of a transaction when it ends: the tables and versions that it read and wrote.
 
-No text of a statement, no condition, no row, and of an error its class and evidence.
+No row, and of an error its class and evidence. Texts of statements are kept for the origins of
+columns alone, and aren't told.
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from txlake.conflict.levels import Level
 from txlake.errors import Evidence
 from txlake.log.files import live_row_count
 from txlake.protocol.types import Field
+from txlake.session.lineage.datasets import dataset_of_table
+from txlake.session.lineage.writes import Reading
 
 if TYPE_CHECKING:
     from txlake.commit.table_transaction import TableTransaction
     from txlake.session.engine import Engine, Handle
-
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,8 @@ class TableFacts:
         operation: the operation in the table's history; None if it isn't changed.
         written_version: the version that the transaction made; None unless it committed one.
         rows, size_bytes, files: of the data files that it wrote; rows are None without statistics.
+        writes: what reads the texts of the statements that wrote it, to tell of its columns; None
+            for a statement that tells nothing of them.
     """
 
     namespace: str
@@ -46,6 +48,7 @@ class TableFacts:
     rows: int | None
     size_bytes: int
     files: int
+    writes: Sequence[Reading | None] = ()
 
     @property
     def is_input(self) -> bool:
@@ -86,18 +89,19 @@ def facts_of(
     handle: Handle,
     part: TableTransaction,
     versions: Mapping[str, int],
+    writes: Sequence[tuple[str, Reading | None]] = (),
 ) -> TableFacts:
     """Return a table's part in a transaction that has ended.
 
-    `versions`: by the key of a table's handle, the versions that were committed.
+    By the key of a table's handle: `versions` are those that were committed, `writes` the
+    statements that wrote.
     """
     added = part.new_files
-    branch = handle.branch or engine.branch
-    namespace, name = dataset_of(handle.store.url)
+    namespace, name = dataset_of_table(engine, handle)
     counts = [live_row_count(add) for add in added]
     return TableFacts(
         namespace=namespace,
-        name=name if branch is None else f"{name}@branch:{branch.name}",
+        name=name,
         lake=None if handle.entry is None or engine.warehouse is None else engine.warehouse.url,
         lake_name=handle.name,
         fields=part.view.schema.fields if part.view.has_metadata else (),
@@ -107,17 +111,5 @@ def facts_of(
         rows=sum(count for count in counts if count is not None) if None not in counts else None,
         size_bytes=sum(add.size for add in added),
         files=len(added),
+        writes=tuple(reading for key, reading in writes if key == handle.key),
     )
-
-
-def dataset_of(url: str) -> tuple[str, str]:
-    """Return the namespace and the name of a folder as a dataset, as OpenLineage's naming has them:
-    a local folder's path in `file`, a key in its bucket, a path in its file system.
-    """
-    parts = urlsplit(url)
-    scheme = _SCHEMES.get(parts.scheme, parts.scheme)
-    path = unquote(parts.path).rstrip("/")
-    if scheme == "file":
-        return "file", path
-    is_path = scheme in {"hdfs", "viewfs"}
-    return f"{scheme}://{parts.netloc}", path if is_path else path.lstrip("/")

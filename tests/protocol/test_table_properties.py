@@ -73,16 +73,22 @@ PROPERTIES: dict[str, tuple[object, str, str, object]] = {
     ),
     "type_widening": (False, "delta.enableTypeWidening", "true", True),
     "change_data_feed": (False, "delta.enableChangeDataFeed", "true", True),
+    "auto_optimize": (False, "delta.autoOptimize", "true", True),
+    "auto_compact": ("false", "delta.autoOptimize.autoCompact", "auto", "auto"),
+    "optimize_write": (False, "delta.autoOptimize.optimizeWrite", "true", True),
     "target_file_size": (None, "delta.targetFileSize", "1mb", 1 << 20),
     "conflict_granularity": ("row", "txlake.conflictGranularity", "table", "table"),
 }
 TUNING = (
+    "auto_compact",
+    "auto_optimize",
     "checkpoint_interval",
     "checkpoint_policy",
     "checkpoint_write_stats_as_json",
     "checkpoint_write_stats_as_struct",
     "data_skipping_num_indexed_cols",
     "data_skipping_stats_columns",
+    "optimize_write",
     "target_file_size",
     "transaction_retention_ms",
 )

@@ -124,7 +124,7 @@ def test_a_spark_that_has_ended_before_a_statement_is_parsed_is_started_again(
     plane._lock, plane._spark, plane._threads = threading.Lock(), None, threading.local()  # type: ignore[assignment]
     plane.system = System()
     session: Any = SimpleNamespace(engine=SimpleNamespace(plane=plane), fail=lambda _: None)
-    call: Any = SimpleNamespace(served_lake=SimpleNamespace(limits=Limits()))
+    call: Any = SimpleNamespace(caller=None, served_lake=SimpleNamespace(limits=Limits()))
     with pytest.raises(Unavailable, match="can't be reached"):
         served_sql._run_script(call, session, Script(statement="SELECT 1"))
     assert recovered == [gone]

@@ -65,6 +65,10 @@ ALLOWED = {
     "context._gateway.shutdown()",
     "context._gateway = None",
     "context._jvm = None",
+    "from pyspark import RDD, SparkContext",
+    "self._context: SparkContext = classic.sparkSession.sparkContext",
+    "batches = classic._jdf.toArrowBatchRdd().toJavaRDD()",
+    "self._rows: RDD[Any] = RDD(batches, self._context, NoOpSerializer())",
     'found = classic._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS")',
 }
 

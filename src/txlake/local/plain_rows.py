@@ -22,7 +22,6 @@ from txlake.protocol.collations import collated_columns
 from txlake.protocol.statistics import FileStatistics
 from txlake.protocol.types import Field
 
-_FILES_MAX = 16
 _BYTES_MAX = 64 * 1024 * 1024
 _ROWS_MAX = 100_000
 
@@ -53,12 +52,11 @@ def _plain_rows(
 ) -> pa.Table:
     """Return the rows as `plain_rows` does. Raises Declined where Spark has to read them."""
     snapshot = work.snapshot
-    # Files in other stores are read side by side, and only the parts that are needed.
-    files_max = FILES_MAX if work.is_remote else _FILES_MAX
+    # Of files in other stores only the parts that are needed are read.
     reads_parts = work.is_remote and not (predicate is None and limit is None)
     is_large = not reads_parts and sum(add.size for add in adds_of(files)) > _BYTES_MAX
-    if files.num_rows > files_max or is_large:
-        raise Declined(f"there are more than {files_max} files, or {_BYTES_MAX:,} bytes")
+    if files.num_rows > FILES_MAX or is_large:
+        raise Declined(f"there are more than {FILES_MAX} files, or {_BYTES_MAX:,} bytes")
     if collated_columns(snapshot.schema):
         raise Declined("the table has columns that the driver can't read as Spark does")
     positions = _positions(work, files, predicate, limit, stored_fields(work, columns))

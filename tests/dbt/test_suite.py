@@ -34,6 +34,7 @@ CHOSEN = [
 ALL = [(path.name, "") for path in sorted(SUITE.glob("*.py"))]
 
 
+@pytest.mark.broad
 @pytest.mark.peer("dbt")
 @pytest.mark.parametrize(("files", "chosen"), ALL if os.environ.get(WHOLE) else CHOSEN)
 def test_the_suite_passes(files: str, chosen: str, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def _state(item: dict[str, Any]) -> tuple[bool, list[str], list[int]]:
     return item["passed"], item["tables"], item["orders"]
 
 
+@pytest.mark.broad
 @pytest.mark.peer("dbt")
 def test_a_build_is_one_transaction(tmp_path: Path) -> None:
     during, seen = _seen(tmp_path, "build")
@@ -56,6 +57,7 @@ def test_a_build_is_one_transaction(tmp_path: Path) -> None:
     assert all(item["branches"] == [] for item in seen.values())
 
 
+@pytest.mark.broad
 @pytest.mark.peer("dbt")
 def test_a_build_is_a_branch(tmp_path: Path) -> None:
     during, seen = _seen(tmp_path, "branch")
@@ -81,6 +83,7 @@ def test_a_build_is_a_branch(tmp_path: Path) -> None:
     assert seen["one"]["passed"]
 
 
+@pytest.mark.broad
 @pytest.mark.peer("dbt")
 def test_builds_over_http(tmp_path: Path) -> None:
     need("dbt", found=PYTHON.exists())

@@ -110,6 +110,9 @@ def read(query: str) -> list[set[str]]:
         ("SELECT `größe CM`, `a.b` FROM customers", [{"customers.Größe cm"}, {"customers.a.b"}]),
         ("SELECT customer.name.first FROM orders", [{"orders.Customer TRANSFORMATION"}]),
         ("SELECT orders.customer.x FROM orders", [{"orders.Customer TRANSFORMATION"}]),
+        ("SELECT e FROM (SELECT customer.a.b.c.d.e FROM orders)",
+         [{"orders.Customer TRANSFORMATION"}]),
+        ("SELECT g FROM (SELECT named_struct('g', n).g FROM orders)", None),
         # A source's name comes before a column's.
         ("SELECT n.id FROM orders AS n", [{"orders.id"}]),
         # CTEs and subqueries.
@@ -117,6 +120,8 @@ def read(query: str) -> list[set[str]]:
          [{"orders.id"}]),
         ("SELECT x.id FROM (SELECT id FROM odd p CROSS JOIN (SELECT id FROM customers)) x",
          [{"customers.id"}]),
+        ("WITH orders AS (SELECT name AS id FROM customers) SELECT id FROM orders",
+         [{"customers.name"}]),
         ("SELECT x FROM (SELECT sum(n) AS x FROM orders)", [{"orders.n AGGREGATION"}]),
         ("SELECT (SELECT max(n) FROM orders o WHERE o.id = c.id) FROM customers c",
          [{"orders.n AGGREGATION", "orders.id ~FILTER", "customers.id ~FILTER"}]),
@@ -287,6 +292,15 @@ def test_a_merge_assigns_what_its_clauses_do() -> None:
     assert columns(f"{star} MATCHED THEN DELETE") == {}
     # In both tables.
     assert columns(f"{star} MATCHED THEN UPDATE SET total = name") == {}
+
+
+def test_a_new_table_has_the_columns_of_its_query() -> None:
+    query = "SELECT id, max(name), n AS total FROM (SELECT id, n, 'x' AS name FROM orders)"
+    assert columns(f"CREATE TABLE target AS {query} GROUP BY ALL") == {
+        "id": {"orders.id"},
+        "total": {"orders.n"},
+    }
+    assert columns("CREATE TABLE target AS SELECT n AS total, id, 1 AS name FROM orders") == {}
 
 
 def a_view(query: str, *names: str) -> Viewed:

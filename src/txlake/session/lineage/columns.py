@@ -429,10 +429,11 @@ class _Reader:
             if not isinstance(node.this, exp.Identifier):
                 raise Unsure  # a function
             name = node.name.lower()
-            known = self._sources.get(name)
-            relation = ctes.get(name) if known is None else known.relation()
+            relation = ctes.get(name)
             if relation is None:
-                raise Unsure
+                if name not in self._sources:
+                    raise Unsure
+                relation = self._sources[name].relation()
             return alias or name, _aliased(relation, node)
         if isinstance(node, exp.Values):
             _require_parts(node, frozenset({"expressions", "alias"}))
@@ -595,7 +596,10 @@ def _name_of(item: exp.Expr) -> str | None:
         return item.alias.lower()
     if isinstance(item, exp.Column):
         return item.name.lower()
-    if isinstance(item, exp.Dot):
+    root = item
+    while isinstance(root, exp.Dot):
+        root = root.this
+    if isinstance(item, exp.Dot) and isinstance(root, exp.Column):
         return str(item.args["expression"].name).lower()
     return None
 

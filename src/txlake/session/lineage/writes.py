@@ -170,7 +170,7 @@ class _Noting:
         text = self._text(self._context, statement.query)
         if table.dataset in _datasets(text):
             raise Unsure  # it is read as it was before it was replaced
-        return partial(_inserted, text, names, by_name=False)
+        return partial(_created, text, names)
 
     def _update(self, statement: Update) -> Reading:
         table, names = self._target(statement.table)
@@ -351,6 +351,14 @@ def _inserted(text: Text, names: Sequence[str], *, by_name: bool) -> ColumnOrigi
     targets = _spelled([name for name in given if name is not None], names)
     pairs = zip(targets, rows.columns, strict=True)
     return ColumnOrigins({name: origins for name, (_, origins) in pairs}, rows.whole)
+
+
+def _created(text: Text, names: Sequence[str]) -> ColumnOrigins:
+    """Return the origins of a new table's columns, which have the names that the query gives."""
+    for name, (given, _) in zip(names, text.relation().columns):
+        if given not in (None, name.lower()):
+            raise Unsure
+    return _inserted(text, names, by_name=False)
 
 
 def _updated(

@@ -13,7 +13,14 @@ from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.context import Context
 from txlake.session.lineage.columns import BaseTable, Origin, Origins, Text, Unsure
-from txlake.session.lineage.writes import ColumnOrigins, nothing, reading_of, together
+from txlake.session.lineage.writes import (
+    WRITES_MAX,
+    ColumnOrigins,
+    nothing,
+    reading_of,
+    together,
+)
+from txlake.session.transaction import Transaction
 from txlake.session.view_queries import Viewed
 from txlake.sql import parse
 from txlake.sql.statements import Insert, NativeColumn, NativeFrame, SqlText, Table, TableName
@@ -362,6 +369,27 @@ def test_several_statements_of_a_transaction_are_told_together() -> None:
     assert together([reading_of(a_context(), *parse(update))], ["id", "name"]) is None
     assert together([nothing, None], TABLES["target"]) is None
     assert together([], TABLES["target"]) is None
+
+
+def test_what_takes_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    [statement] = parse("UPDATE target SET total = id")
+    reading = reading_of(a_context(), statement)
+    assert together([reading], TABLES["target"]) is not None
+    monkeypatch.setattr("txlake.session.lineage.writes._READING_S", -1)
+    assert together([reading], TABLES["target"]) is None
+
+
+def test_of_many_statements_nothing_is_noted() -> None:
+    before: Any = (("a", nothing),) * (WRITES_MAX + 1)
+    transaction: Any = SimpleNamespace(writes=(*before, ("a", None)))
+    Transaction.note_writes(transaction, before, lambda: nothing)
+    assert transaction.writes[-1] == ("a", None)
+    Transaction.note_writes(transaction, before[1:], lambda: nothing)
+    assert transaction.writes == (*before[1:], ("a", nothing), ("a", nothing))
+    Transaction.note_writes(
+        transaction, (("b", None),), lambda: nothing
+    )  # of what was undone since
+    assert transaction.writes == (*before[1:], ("a", nothing), ("a", nothing))
 
 
 def test_an_error_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ _UNKNOWN = (
     *(exp.Lambda, exp.Star, exp.UDTF, exp.Aliases, exp.WithinGroup, exp.Columns, exp.Placeholder),
     *(exp.Explode, exp.Posexplode, exp.Inline, exp.Lateral, exp.Parameter, exp.SessionParameter),
 )
-_ROW_PICKS = (exp.Lag, exp.Lead, exp.NthValue, exp.Ntile)
+_ROW_PICKS = (exp.Lag, exp.Lead, exp.NthValue)
 # Of functions that make several rows or columns, and one that makes names.
 _UNKNOWN_NAMES = words(
     "identifier explode explode_outer posexplode posexplode_outer inline inline_outer stack "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,6 +58,7 @@ _logger = logging.getLogger(__name__)
 _TOKEN = "txlake_lineage_"
 _VIEWS_MAX = 50
 _TEXT_MAX = 50_000
+_READING_S = 5.0
 WRITES_MAX = 500
 """Statements of a transaction whose texts are kept; with more its columns aren't told."""
 
@@ -87,13 +89,15 @@ def nothing() -> ColumnOrigins:
 def together(readings: Sequence[Reading | None], names: Sequence[str]) -> ColumnOrigins | None:
     """Return what the columns of a table are made of, by the statements that wrote it.
 
-    None if that isn't certain, and if there is nothing to tell. `names`: the table's columns.
+    None if that isn't certain, if it takes longer than five seconds, and if there is nothing to
+    tell. `names`: the table's columns.
     """
     columns: dict[str, Origins] = {}
     whole: Origins | None = NONE
+    end = time.monotonic() + _READING_S
     try:
         for reading in dict.fromkeys(readings):  # a statement may write in several steps
-            if reading is None:
+            if reading is None or time.monotonic() > end:
                 return None
             made = reading()
             for name, origins in made.columns.items():

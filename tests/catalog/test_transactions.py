@@ -211,6 +211,7 @@ def test_an_announced_one_is_noted_when_somebody_asks(user: User) -> None:
         ("Snapshot", True, True)
     }
     assert user.catalog.transactions.entries() == listed
+    assert not user.catalog.transactions.is_announced(first)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def plan_clustering(
         columns=tuple(columns),
         names=names,
         full=full,
-        cubes=tuple(_packed((add for add, _ in chosen), large * 3 // 2)),
+        cubes=tuple(packed((add for add, _ in chosen), large * 3 // 2)),
         in_cubes=_count(in_cubes),
         others=_count(others),
         cubes_before=len({cube.id for _, cube in in_cubes if cube is not None}),
@@ -128,7 +128,7 @@ def _live_bytes(add: Add) -> int:
     return int(add.size * (rows - vector.cardinality) / rows)
 
 
-def _packed(files: Iterable[Add], bytes_max: int) -> Iterator[tuple[Add, ...]]:
+def packed(files: Iterable[Add], bytes_max: int) -> Iterator[tuple[Add, ...]]:
     """Yield the files in groups of at most `bytes_max`, in order; a larger file is alone."""
     current: list[Add] = []
     size = 0

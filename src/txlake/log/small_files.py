@@ -7,12 +7,13 @@ each time: a row is rewritten as often as its file doubles.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.log.cubes import packed
 from txlake.log.file_columns import FileColumns
 from txlake.log.files import adds_of
 from txlake.log.snapshot import Snapshot
@@ -78,8 +79,8 @@ def small_files(table: Snapshot, limits: PackingLimits) -> Iterator[tuple[Add, .
     for files in partitions.values():
         if len(files) < limits.files_min:
             continue
-        for packed in _filled(_worth_rewriting(files), limits.file_bytes_max):
-            taken = _within(packed, left)[:files_left]
+        for group in packed(_worth_rewriting(files), limits.file_bytes_max):
+            taken = _within(group, left)[:files_left]
             left -= sum(add.size for add in taken)
             files_left -= len(taken)
             if len(taken) > 1:
@@ -97,20 +98,6 @@ def _worth_rewriting(files: list[Add]) -> list[Add]:
             end = place
         total += add.size
     return ordered[:end]
-
-
-def _filled(files: Iterable[Add], bytes_max: int) -> Iterator[tuple[Add, ...]]:
-    """Yield the files in groups of at most so many bytes each."""
-    group: list[Add] = []
-    size = 0
-    for add in files:
-        if group and size + add.size > bytes_max:
-            yield tuple(group)
-            group, size = [], 0
-        group.append(add)
-        size += add.size
-    if group:
-        yield tuple(group)
 
 
 def _within(files: tuple[Add, ...], bytes_max: int) -> tuple[Add, ...]:

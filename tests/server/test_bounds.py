@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,12 +15,15 @@ import pytest
 import txlake
 from tests.server.process import ServerProcess
 from txlake.errors import Unavailable
-from txlake.log.text_rules import TextRules
+from txlake.log.text_rules import DEFAULT_RULES, TextRules
 from txlake.server import served_sql
 from txlake.server.app import OWN_ROOT
 from txlake.server.bodies import Script
 from txlake.server.calls import Limits
+from txlake.settings import Settings
 from txlake.spark import served
+from txlake.spark.plane import SparkPlane
+from txlake.storage import open_store
 from txlake.system import System
 
 TIMEOUT_S = 8
@@ -98,7 +103,7 @@ def test_a_spark_that_answers_no_more_is_ended(
     """A JVM that ends refuses connections while its process is still there."""
     spark, ended = object(), list[object]()
     plane = object.__new__(served.ServedPlane)
-    plane._lock, plane._spark = threading.Lock(), spark  # type: ignore[assignment]
+    plane._spark = spark  # type: ignore[assignment]
     monkeypatch.setattr(served, "_is_dead", lambda: False)
     monkeypatch.setattr(served, "_answers", lambda _: answers)
     monkeypatch.setattr(served.ServedPlane, "end_spark", lambda _, one: ended.append(one))
@@ -121,10 +126,47 @@ def test_a_spark_that_has_ended_before_a_statement_is_parsed_is_started_again(
     monkeypatch.setattr(served.ServedPlane, "text_rules", property(rules))
     monkeypatch.setattr(served.ServedPlane, "_recover", lambda _, error: recovered.append(error))
     plane = object.__new__(served.ServedPlane)
-    plane._lock, plane._spark, plane._threads = threading.Lock(), None, threading.local()  # type: ignore[assignment]
+    plane._spark, plane._threads = None, threading.local()
     plane.system = System()
     session: Any = SimpleNamespace(engine=SimpleNamespace(plane=plane), fail=lambda _: None)
     call: Any = SimpleNamespace(caller=None, served_lake=SimpleNamespace(limits=Limits()))
     with pytest.raises(Unavailable, match="can't be reached"):
         served_sql._run_script(call, session, Script(statement="SELECT 1"))
     assert recovered == [gone]
+
+
+@pytest.mark.parametrize("kind", [SparkPlane, served.ServedPlane])
+def test_statements_without_spark_do_not_wait_for_its_start(kind: type[SparkPlane]) -> None:
+    """What a statement asks the plane while another one starts Spark."""
+    begun, may_start = threading.Event(), threading.Event()
+
+    def make_spark() -> Any:
+        begun.set()
+        assert may_start.wait(60)
+        raise Unavailable("no Spark on this machine")
+
+    def answers() -> tuple[object, ...]:
+        with plane.statement(60) if isinstance(plane, served.ServedPlane) else nullcontext():
+            found = plane.is_started, plane.setting("spark.k", "unset"), plane.table_defaults()
+            with plane.active():
+                return (*found, plane.text_rules)
+
+    def start() -> None:
+        with suppress(Unavailable):
+            _ = plane.spark
+
+    plane = kind(
+        make_spark=make_spark,
+        system=System(),
+        settings=Settings(),
+        open_store=open_store,
+        takes_active=False,
+    )
+    with ThreadPoolExecutor(2) as threads:
+        starting = threads.submit(start)
+        try:
+            assert begun.wait(60)
+            assert threads.submit(answers).result(30) == (False, "unset", {}, DEFAULT_RULES)
+        finally:
+            may_start.set()
+        starting.result(60)

@@ -187,6 +187,8 @@ class SparkPlane:
     _spark: SparkSession | None = None
     _manifests: Manifests | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    # Held while Spark starts, for which what needs no Spark doesn't wait.
+    _starting: threading.RLock = field(default_factory=threading.RLock)
     _constant_frames: dict[str, DataFrame] = field(default_factory=dict)
     _rules: TextRules = DEFAULT_RULES
 
@@ -196,13 +198,16 @@ class SparkPlane:
 
         Sets the interpreter of its Python workers, and installs the explanations of missing files.
         """
-        with self._lock:
-            if self._spark is None:
-                self._spark = self.make_spark()
-                use_this_python(self._spark)
-                if not is_connect(self._spark):
+        if (spark := self._spark) is not None:
+            return spark
+        with self._starting:
+            if (spark := self._spark) is None:
+                spark = self.make_spark()
+                use_this_python(spark)
+                if not is_connect(spark):
                     missing_files.install_explanations()
-            return self._spark
+                self._spark = spark
+            return spark
 
     def in_session(self, spark: SparkSession) -> SparkPlane:
         """Return a plane for a clone of this plane's Spark session, `spark`.
@@ -215,6 +220,7 @@ class SparkPlane:
             _spark=spark,
             _manifests=self._scratch_manifests(),
             _lock=threading.RLock(),
+            _starting=threading.RLock(),
             _constant_frames={},
         )
 
@@ -224,8 +230,7 @@ class SparkPlane:
 
     @property
     def is_started(self) -> bool:
-        with self._lock:
-            return self._spark is not None
+        return self._spark is not None
 
     @property
     def text_rules(self) -> TextRules:
@@ -235,12 +240,12 @@ class SparkPlane:
         The session is the plane's own; before that is made, with `takes_active`, the one that is
         active. Raises InvalidRequest as `session_rules.rules_of`.
         """
-        with self._lock:
-            spark = self._present()
-            if spark is not None:
-                with spark_errors():
-                    self._rules = text_rules(spark)
+        spark = self._present()
+        if spark is None:
             return self._rules
+        with spark_errors():
+            self._rules = rules = text_rules(spark)
+        return rules
 
     def _present(self) -> SparkSession | None:
         """Return the plane's session; before that is made, with `takes_active`, the active one;
@@ -256,8 +261,7 @@ class SparkPlane:
         """Make this plane's session the thread's active one in the block; no-op without a running
         session.
         """
-        with self._lock:
-            spark = self._spark
+        spark = self._spark
         if spark is None or is_stopped(spark):
             yield
             return
@@ -273,16 +277,15 @@ class SparkPlane:
         """Return a setting of the session, or before that is made, with `takes_active`, of the
         active one; `default` where it is unset or empty, or there is no session.
         """
-        with self._lock:
-            spark = self._present()
-            if spark is None:
-                return default
-            # No default argument: Spark would check it against the setting's type.
-            return spark.conf.get(key, None) or default
+        spark = self._present()
+        if spark is None:
+            return default
+        # No default argument: Spark would check it against the setting's type.
+        return spark.conf.get(key, None) or default
 
     def table_defaults(self) -> Mapping[str, str]:
-        with self._lock:
-            return {} if self._spark is None else default_properties(self._spark)
+        spark = self._spark
+        return {} if spark is None else default_properties(spark)
 
     def close(self) -> None:
         """Remove the remaining scan manifests; Spark goes on."""
@@ -458,14 +461,17 @@ class SparkPlane:
 
         Without `with_columns` the rows have no columns.
         """
-        with self._lock:
-            cached = self._constant_frames.get(query)
-            if cached is None:
-                frame = self.spark.sql(query)
-                cached = frame if with_columns else frame.select()
-                if len(self._constant_frames) < _CONSTANT_FRAMES_MAX:
+        cached = self._constant_frames.get(query)
+        if cached is None:
+            spark = self.spark
+            frame = spark.sql(query)
+            cached = frame if with_columns else frame.select()
+            with self._lock:
+                # Spark may have been ended since, and its frames with it.
+                is_current = self._spark is spark
+                if is_current and len(self._constant_frames) < _CONSTANT_FRAMES_MAX:
                     self._constant_frames[query] = cached
-            return cached
+        return cached
 
 
 def _escaped_path(url: str) -> str:

@@ -92,27 +92,26 @@ class ServedPlane(SparkPlane):
     @property
     def spark(self) -> SparkSession:
         """The served session, made at the first use, and active in this thread."""
-        with self._lock:
-            if self._spark is None:
-                with self._uncounted():
-                    self._spark = served_session(self.make_spark())
-                    use_this_python(self._spark)
-            spark = self._spark
+        spark = self._spark or self._started()
         if getattr(self._threads, "spark", None) is not spark:
             self._enter(spark)
         return spark
 
-    @contextmanager
-    def _uncounted(self) -> Iterator[None]:
-        """Leave the block's time out of the time limit of the statement that runs in this thread.
+    def _started(self) -> SparkSession:
+        """Return the session, made unless it is there.
 
-        The limit begins anew after the block.
+        The wait is left out of the time limit of the thread's statement, which begins anew.
         """
         watch: Watch | None = getattr(self._threads, "watch", None)
         if watch is not None:
             watch.pause()
         try:
-            yield
+            with self._starting:
+                if (spark := self._spark) is None:
+                    spark = served_session(self.make_spark())
+                    use_this_python(spark)
+                    self._spark = spark
+                return spark
         finally:
             if watch is not None:
                 watch.resume()
@@ -206,8 +205,7 @@ class ServedPlane(SparkPlane):
         """
         watch = Watch(self, f"txlake-{self.system.new_id()}", timeout_s)
         self._threads.watch = watch
-        with self._lock:
-            spark = self._spark
+        spark = self._spark
         watch.start()
         try:
             if spark is not None:
@@ -244,8 +242,7 @@ class ServedPlane(SparkPlane):
 
     def cancel(self, group: str) -> None:
         """Cancel a statement's jobs, if Spark is running."""
-        with self._lock:
-            spark = self._spark
+        spark = self._spark
         if spark is not None:
             spark.sparkContext.cancelJobGroup(group)
 
@@ -255,8 +252,7 @@ class ServedPlane(SparkPlane):
         It is dead if its JVM is gone, or an error of memory or connection came and it doesn't
         answer.
         """
-        with self._lock:
-            spark = self._spark
+        spark = self._spark
         if spark is None:
             return
         # A JVM that ends takes no connection any more, some time before its process is gone.
@@ -271,14 +267,15 @@ class ServedPlane(SparkPlane):
 
         No-op if `spark` isn't the plane's session any more, and if the process doesn't own Spark.
         """
-        with self._lock:
+        with self._starting:
             if self._spark is None or (spark is not None and self._spark is not spark):
                 return
             if not self.owns_spark:
                 return
             logger.warning("Spark is ended: a statement left it broken, or could not be cancelled")
-            self._spark = None
-            self._constant_frames.clear()
+            with self._lock:
+                self._spark = None
+                self._constant_frames.clear()
             _end_jvm()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -316,6 +317,21 @@ def test_spark_reads_files_of_stores_that_only_it_knows(monkeypatch: pytest.Monk
     assert t.store.noted == []
 
 
-def test_files_in_other_stores_are_decoded_by_as_many_threads_as_local_ones() -> None:
-    assert file_rows.threads_for(0) == 1
-    assert file_rows.threads_for(1000) <= 8
+def test_files_are_decoded_in_order_by_at_most_eight_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    names = set()
+
+    def decode(file: int) -> int:
+        names.add(threading.current_thread().name)
+        return 2 * file
+
+    assert file_rows.decode_each(decode, range(1000)) == [2 * file for file in range(1000)]
+    assert len(names) <= 8
+    assert threading.current_thread().name not in names
+
+
+def test_one_file_is_decoded_without_another_thread() -> None:
+    assert file_rows.decode_each(lambda _: threading.get_ident(), ["a"]) == [threading.get_ident()]
+    assert file_rows.decode_each(lambda _: threading.get_ident(), []) == []

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,12 +18,12 @@ from txlake.local.choice import FILES_MAX, Declined
 from txlake.local.control_columns import FILE, ROW, ROW_ID, ROW_VERSION
 from txlake.local.file_rows import (
     UNREADABLE,
+    decode_each,
     deleted_rows,
     fetch_beginnings,
     fetch_columns,
     is_plain_field,
     read_rows,
-    threads_for,
 )
 from txlake.local.table import LocalTable
 from txlake.local.writing import data_fields
@@ -90,11 +89,7 @@ def find_candidates(
     try:
         fetch_beginnings(work, adds)
         fetch_columns(work, adds, items, known=known, later=later)
-        if len(adds) == 1:
-            positions_by_file = [search.of(adds[0])]
-        else:
-            with ThreadPoolExecutor(threads_for(len(adds))) as pool:
-                positions_by_file = list(pool.map(search.of, adds))
+        positions_by_file = decode_each(search.of, adds)
     except UNREADABLE as error:
         raise Declined(str(error)) from error
     positions = {ordinal: places for ordinal, places in enumerate(positions_by_file) if len(places)}
@@ -247,8 +242,7 @@ def arrow_rows_at(
     try:
         chosen = [adds[ordinal] for ordinal in positions]
         fetch_columns(work, chosen, stored, positions=positions.values())
-        with ThreadPoolExecutor(threads_for(len(positions))) as pool:
-            parts = list(pool.map(of_file, positions.items()))
+        parts = decode_each(of_file, list(positions.items()))
     except UNREADABLE as error:
         raise Declined(str(error)) from error
     return pa.concat_tables(parts) if parts else _no_rows(schema, names)

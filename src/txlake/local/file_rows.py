@@ -8,9 +8,11 @@ columns in another one; a small file is fetched as a whole in the first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import repeat
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,14 +41,22 @@ from txlake.protocol.types import Field, Primitive
 UNREADABLE = (pa.ArrowException, OSError, ValueError)
 
 _THREADS_MAX = 8
+Item = TypeVar("Item")
+Value = TypeVar("Value")
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
-def threads_for(file_count: int) -> int:
-    """Return how many threads decode so many files: at most 8, at most one for each CPU, and at
-    least 1.
+def decode_each(decode: Callable[[Item], Value], files: Sequence[Item]) -> list[Value]:
+    """Return the results of `decode` on each file, in order.
+
+    Several files are decoded side by side, by at most 8 threads and at most one for each CPU; one
+    by the caller's own thread. Raises the error of the first file that failed.
     """
-    return max(1, min(_THREADS_MAX, os.cpu_count() or 1, file_count))
+    threads = min(_THREADS_MAX, os.cpu_count() or 1, len(files))
+    if threads < 2:
+        return [decode(one) for one in files]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(decode, files))
 
 
 def is_plain_field(item: Field) -> bool:

@@ -8,7 +8,6 @@ the ON condition compares plain columns, no clause has a condition, and each val
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -23,7 +22,7 @@ from txlake.local.assignments import resolve_assignments
 from txlake.local.caller_rows import fit_column
 from txlake.local.choice import Declined, read_bytes
 from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
-from txlake.local.file_rows import UNREADABLE, threads_for
+from txlake.local.file_rows import UNREADABLE, decode_each
 from txlake.local.merge_keys import LocalSource, equal_columns, resolve_merge_column
 from txlake.local.rules import has_rules
 from txlake.local.table import LocalTable
@@ -216,8 +215,7 @@ def _matches(
         return np.concatenate([file_positions for file_positions, _ in parts])[places], numbers
 
     reads = candidate_rows.live_values(work, files, items, possible, later)
-    with ThreadPoolExecutor(threads_for(files.num_rows)) as pool:
-        results = list(pool.map(in_file, reads))
+    results = decode_each(in_file, list(reads))
     positions = {
         ordinal: file_positions
         for ordinal, (file_positions, _) in enumerate(results)

@@ -25,6 +25,10 @@ METRICS = {
         "1",
         "compactions by themselves after a commit, by outcome",
     ),
+    "txlake.iceberg_publications": (
+        "1",
+        "versions published as Iceberg metadata, by outcome",
+    ),
     "txlake.lock.wait": ("ms", "for a lock that another session held"),
 }
 """The unit and description of each metric; a unit of ms makes it a histogram, else a counter."""

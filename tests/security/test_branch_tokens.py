@@ -58,6 +58,7 @@ WRITES = {
     "RenameTable": "ALTER TABLE orders RENAME TO made",
     "RenameView": "ALTER VIEW seen RENAME TO made",
     "Reorg": "REORG TABLE orders APPLY (PURGE)",
+    "RepairTable": "REPAIR TABLE orders SYNC METADATA",
     "ReplaceColumns": "ALTER TABLE orders REPLACE COLUMNS (id INT)",
     "Restore": "RESTORE TABLE orders TO VERSION AS OF 0",
     "SetComment": "COMMENT ON TABLE orders IS 'c'",

@@ -317,6 +317,7 @@ FOR_WRITERS_TOO = {
     "RenameTable",
     "RenameView",
     "Reorg",
+    "RepairTable",
     "ReplaceColumns",
     "Restore",
     "SetComment",

@@ -1,4 +1,5 @@
-"""Commands that maintain tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, REFRESH.
+"""Commands that maintain tables: OPTIMIZE, REORG, VACUUM, RESTORE, GENERATE, CONVERT, REFRESH,
+REPAIR.
 
 Owns how they run in a session and their result rows.
 """
@@ -11,7 +12,7 @@ from urllib.parse import unquote
 
 from txlake.commands.convert import convert_folder
 from txlake.commands.generate import write_manifests
-from txlake.commands.iceberg import upgrade_to_iceberg
+from txlake.commands.iceberg import sync_metadata, upgrade_to_iceberg
 from txlake.commands.restore import restore
 from txlake.commands.tables import environment_of
 from txlake.commit.change import Change
@@ -49,6 +50,7 @@ from txlake.sql.statements import (
     Optimize,
     RefreshTable,
     Reorg,
+    RepairTable,
     Restore,
     TableName,
     TablePath,
@@ -410,6 +412,7 @@ COMMANDS = {
                 (statement.table, LockMode.SCH_M if statement.for_iceberg else LockMode.IX)
             ],
         ),
+        command(RepairTable, giving_rows(sync_metadata), its_table(LockMode.SCH_S), is_alone=True),
         command(Vacuum, giving_rows(vacuum_table), its_table(LockMode.IX), is_alone=True),
         command(Restore, giving_counts(restore_table), its_table(LockMode.SCH_M)),
     ),

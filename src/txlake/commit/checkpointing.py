@@ -1,4 +1,4 @@
-"""The work after a commit: the version's checksum, a checkpoint when due, log clean-up.
+"""The work after a commit: checksum, checkpoint when due, log clean-up, Iceberg metadata.
 
 Owns which kind of checkpoint is written, under which names and in which order. None of it can make
 a commit fail. Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File".
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from txlake.commit.iceberg_publication import publish_after
 from txlake.commit.log_cleanup import clean_log_once
 from txlake.commit.log_reading import facts_of
 from txlake.commit.table_log import TableLog
@@ -41,11 +42,12 @@ _ROWS_PER_INTERVAL, _INTERVALS_MAX = 1000, 10
 
 
 def after_commit(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = None) -> None:
-    """Do what is due after an own commit: checksum, checkpoint, log clean-up.
+    """Do what is due after an own commit: checksum, checkpoint, log clean-up, Iceberg metadata.
 
     `snapshot` is that version, without staged changes. Never raises: failures are logged.
     """
     write_checksum(log, snapshot, txn_id=txn_id)
+    publish_after(log, snapshot)
     maybe_checkpoint(log, snapshot)
 
 

@@ -14,6 +14,7 @@ import msgspec
 from txlake.commit import row_tracking
 from txlake.errors import CorruptTable, InvalidRequest
 from txlake.log.snapshot import Snapshot
+from txlake.packages import WITHOUT_PYICEBERG, has_pyiceberg
 from txlake.protocol import iceberg
 from txlake.protocol.actions import Add, Metadata, Protocol
 from txlake.protocol.column_mapping import all_fields
@@ -153,7 +154,8 @@ def _check_iceberg(metadata: Metadata, before: Snapshot | None, table: str) -> N
 
 
 def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) -> None:
-    """Raise InvalidRequest for a new promise of another format that can't be kept.
+    """Raise InvalidRequest for a new promise of another format that can't be kept, or not by this
+    process, which lacks pyiceberg.
 
     One that the table makes already blocks nothing.
     """
@@ -161,6 +163,9 @@ def _check_formats(metadata: Metadata, previous: Metadata | None, table: str) ->
     was_wrong = previous is not None and iceberg.uniform_violation(previous)
     if wrong is not None and not was_wrong:
         raise InvalidRequest(f"{table}: {wrong}")
+    maintained = previous is not None and iceberg.maintains_iceberg(previous)
+    if iceberg.maintains_iceberg(metadata) and not maintained and not has_pyiceberg():
+        raise InvalidRequest(f"{table}: {WITHOUT_PYICEBERG}")
 
 
 def _check_row_tracking(metadata: Metadata, previous: Metadata | None, table: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from txlake.commit.branch_store import BranchStore
+from txlake.commit.iceberg_publication import needed_by_iceberg
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
 from txlake.commit.table_branches import (
@@ -83,7 +84,7 @@ def plan_vacuum(
     The default retention is `delta.deletedFileRetentionDuration` (a week by default); `now_ms`
     replaces the clock. The plan never has files younger than the retention, whoever wrote them, nor
     hidden files and folders (`_x`, `.x`) other than partitions, change data and deletion vectors,
-    nor other tables below.
+    nor other tables below, nor Iceberg metadata that is in use.
 
     `other_lines` returns the table's logs on the lake's other branches, main's included: what
     readers of their versions need stays too. So does what readers of a path table's open branches
@@ -137,6 +138,7 @@ def plan_vacuum(
             elsewhere,
             _needed(log, snapshot, before, is_longer=retention > least),
             _added_since(log, snapshot.version),
+            needed_by_iceberg(log, snapshot, candidates),
         )
         if read_version is not None:
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))

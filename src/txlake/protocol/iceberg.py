@@ -2,7 +2,7 @@
 
 Owns the rules for a table's metadata. The rules for files are the writers' (partition columns in
 files: `features.materializes_partitions`; ids of lists and maps: `column_mapping`) and
-`commit.validation`'s. Iceberg's own metadata isn't written here. Source: PROTOCOL.md, "Iceberg
+`commit.validation`'s. `txlake.iceberg` writes Iceberg's own metadata. Source: PROTOCOL.md, "Iceberg
 Compatibility V2", "Writer Requirements for Type Widening".
 """
 
@@ -79,16 +79,21 @@ def with_required_properties(metadata: Metadata, before: Metadata | None, *, new
     return msgspec.structs.replace(metadata, configuration=configuration)
 
 
+def maintains_iceberg(metadata: Metadata) -> bool:
+    """Return whether the table's versions are published as Iceberg metadata too."""
+    formats = metadata.configuration.get(_FORMATS, "")
+    return "iceberg" in [one.strip().lower() for one in formats.split(",")]
+
+
 def uniform_violation(metadata: Metadata) -> str | None:
     """Return why the table can't promise Iceberg's format as its properties do; None if it can."""
-    formats = metadata.configuration.get(_FORMATS, "")
-    if "iceberg" not in [one.strip().lower() for one in formats.split(",")]:
+    if not maintains_iceberg(metadata):
         return None
     if any(is_true(metadata.configuration, version) for version in (ENABLE, *_OTHERS)):
         return None
     return (
-        f"{_FORMATS!r} = {formats!r} needs {ENABLE!r} = 'true', whose rules Iceberg's readers rely "
-        "on; set both [DELTA_UNIVERSAL_FORMAT_VIOLATION]"
+        f"{_FORMATS!r} = {metadata.configuration[_FORMATS]!r} needs {ENABLE!r} = 'true', whose "
+        "rules Iceberg's readers rely on; set both [DELTA_UNIVERSAL_FORMAT_VIOLATION]"
     )
 
 

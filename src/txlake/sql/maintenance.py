@@ -1,4 +1,4 @@
-"""The grammar of OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG, ANALYZE, REFRESH."""
+"""The grammar of OPTIMIZE, VACUUM, RESTORE, GENERATE, CONVERT, REORG, ANALYZE, REFRESH, REPAIR."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from txlake.sql.statements import (
     Optimize,
     RefreshTable,
     Reorg,
+    RepairTable,
     Restore,
     SparkCommand,
     TablePath,
@@ -115,6 +116,18 @@ def generate(cursor: Cursor) -> Generate:
     table = cursor.table_or_place()
     cursor.expect_end()
     return Generate(table, mode)
+
+
+def repair(cursor: Cursor) -> RepairTable:
+    """Parse [MSCK] REPAIR TABLE t SYNC METADATA."""
+    cursor.accept("MSCK")
+    cursor.expect("REPAIR", "TABLE")
+    table = cursor.table_or_place()
+    if cursor.at_any("ADD", "DROP") or (cursor.at("SYNC") and cursor.ahead().upper == "PARTITIONS"):
+        cursor.refuse("a table's partitions are in its log: only SYNC METADATA is known")
+    cursor.expect("SYNC", "METADATA")
+    cursor.expect_end()
+    return RepairTable(table)
 
 
 def convert(cursor: Cursor) -> ConvertToDelta | ConvertTable:

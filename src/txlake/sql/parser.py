@@ -220,6 +220,8 @@ _RULES: Mapping[str, Callable[[Cursor], Statement]] = {
     "COMMENT": alteration.comment_on,
     "OPTIMIZE": maintenance.optimize,
     "REORG": maintenance.reorg,
+    "REPAIR": maintenance.repair,
+    "MSCK": maintenance.repair,
     "VACUUM": maintenance.vacuum,
     "RESTORE": maintenance.restore,
     "GENERATE": maintenance.generate,

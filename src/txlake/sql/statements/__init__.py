@@ -111,6 +111,7 @@ from txlake.sql.statements.maintenance import (
     Optimize,
     RefreshTable,
     Reorg,
+    RepairTable,
     Restore,
     Vacuum,
 )
@@ -287,6 +288,7 @@ __all__ = [
     "RenameTable",
     "RenameView",
     "Reorg",
+    "RepairTable",
     "ReplaceColumns",
     "Restore",
     "Rollback",

@@ -62,6 +62,13 @@ class Generate:
     mode: str
 
 
+@dataclass(frozen=True, slots=True)
+class RepairTable:
+    """[MSCK] REPAIR TABLE t SYNC METADATA: publish its versions as Iceberg metadata."""
+
+    table: Table
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertToDelta:
     """CONVERT TO DELTA parquet.`place` [NO STATISTICS] [PARTITIONED BY (p type, ...)]."""
@@ -116,6 +123,7 @@ MaintenanceStatement = (
     | Vacuum
     | Restore
     | Generate
+    | RepairTable
     | ConvertToDelta
     | ConvertTable
     | AnalyzeTable

@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from tests.conflict.cases import PROTOCOL, metadata
 from txlake.commit.merge_actions import StagedChanges
+from txlake.commit.tombstone_tags import with_compaction_tags
 from txlake.conflict.check import check
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
 from txlake.conflict.context import CheckContext, FileRows
@@ -263,6 +264,35 @@ class Transaction:
         self.replays.append(lambda _: None)
         self.answers.append(None)
 
+    def compact_elsewhere(self, number: int, order: Sequence[int], outputs: int) -> None:
+        """The first files, in an order, become up to so many others; as another engine does it,
+        the tombstones say where their rows went.
+        """
+        files = [
+            (add, [row for _, row in self.disk.live(add)])
+            for add in list(self.view.files.adds())[:number]
+        ]
+        files.sort(key=lambda one: order[int(one[0].path[1:]) % len(order)])
+        size = -(-len(files) // outputs)
+        for start in range(0, len(files), size):
+            members = files[start : start + size]
+            output = self.disk.write([row for _, rows in members for row in rows])
+            self.stage(msgspec.structs.replace(output, data_change=False))
+            offset = 0
+            for add, rows in members:
+                every = len(self.disk.files[add.path])
+                tags: dict[str, str | None] = {
+                    "compactedInto": f'["{output.path}"]',
+                    "compactionInfo": (
+                        f'[{{"rowOffsetInTarget":{offset},"sourceNumPhysicalRecords":{every}}}]'
+                    ),
+                }
+                gone = add.tombstone(timestamp_ms=1, data_change=False)
+                self.stage(msgspec.structs.replace(gone, tags=tags))
+                offset += len(rows)
+        self.replays.append(lambda _: None)
+        self.answers.append(None)
+
     def sort(self, number: int, spread: Sequence[int]) -> None:
         """The rows of the first files go to the pieces that `spread` names in turn, two of them a
         new file; in a piece they stand by their old places.
@@ -391,8 +421,11 @@ class History:
         probing: bool = True,
         granularity: Granularity = Granularity.ROW,
         enabled: bool = True,
+        by_tombstones: bool = False,
     ) -> None:
+        """`by_tombstones`: of rewrites, what others see is the tags of their tombstones alone."""
         self.level = level
+        self.by_tombstones = by_tombstones
         self.rules = rules
         self.disk = Disk()
         self.probing = probing
@@ -461,10 +494,14 @@ class History:
             for file in footprint.added
         ]
         version = self.newest.version + 1
+        removed: Sequence[Remove] = footprint.removed
+        if self.by_tombstones:
+            removed = tuple(with_compaction_tags(removed, added))
+            added = [msgspec.structs.replace(file, tags=None) for file in added]
         actions: tuple[Action, ...] = (
             CommitInfo({"isBlindAppend": blind}),
             *(one for one in staged.actions if not isinstance(one, Add | Remove)),
-            *footprint.removed,
+            *removed,
             *added,
         )
         for file in footprint.removed:

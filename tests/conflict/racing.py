@@ -25,6 +25,10 @@ def compact(number: int, *, recorded: bool = True) -> Do:
     return lambda one: one.compact(number, recorded=recorded)
 
 
+def compact_elsewhere(number: int, *order: int, outputs: int = 1) -> Do:
+    return lambda one: one.compact_elsewhere(number, order or (0,), outputs)
+
+
 def copy(low: int, high: int) -> Do:
     return lambda one: one.insert_select(between(low, high), 100)
 

@@ -31,7 +31,12 @@ COMMITTED_MAX = 6
 
 
 def machine(
-    level: Level, rules: Sequence[Rule] = RULES, *, probing: bool = True, restoring: bool = False
+    level: Level,
+    rules: Sequence[Rule] = RULES,
+    *,
+    probing: bool = True,
+    restoring: bool = False,
+    by_tombstones: bool = False,
 ) -> type[RuleBasedStateMachine]:
     """Transactions that begin, change rows and commit in any order."""
 
@@ -41,7 +46,7 @@ def machine(
 
         def __init__(self) -> None:
             super().__init__()
-            self.history = History(level, rules, probing=probing)
+            self.history = History(level, rules, probing=probing, by_tombstones=by_tombstones)
             self.names = 0
 
         @rule(target=transactions, behind=st.integers(0, 1))

@@ -64,6 +64,12 @@ def test_runs_of_a_file_that_was_not_removed_say_nothing() -> None:
     assert moves.of("elsewhere", Counted()) is None
 
 
+def test_a_file_that_is_rewritten_itself_is_no_output() -> None:
+    again = gone(add("out"), data_change=False)
+    assert RowMoves([SOURCE], [output('[["a",null,0,3]]')]).of("a", Counted()) is not None
+    assert RowMoves([SOURCE, again], [output('[["a",null,0,3]]')]).of("a", Counted()) is None
+
+
 @pytest.mark.parametrize("text", [None, "", "{", '[["a",null,0]]', '{"a":1}'])
 def test_a_record_that_cannot_be_read_says_nothing(text: str | None) -> None:
     assert RowMoves([SOURCE], [output(text)]).of("a", Counted()) is None

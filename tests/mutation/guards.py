@@ -19,6 +19,7 @@ MODULES = {
     "conflict": (
         "adoption",
         "check",
+        "compaction_tags",
         "concurrent_commit",
         "context",
         "evidence",
@@ -60,6 +61,7 @@ MODULES = {
         "reconciliation",
         "table_branches",
         "table_transaction",
+        "tombstone_tags",
         "vacuum",
         "validation",
     ),

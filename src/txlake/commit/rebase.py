@@ -26,6 +26,7 @@ from txlake.commit.row_probe import FileProbe
 from txlake.commit.row_tracking import NO_ROW_IDS, RowIds, assign, preserved_tag
 from txlake.commit.staging import StagingSystem
 from txlake.commit.table_log import TableLog
+from txlake.commit.tombstone_tags import with_compaction_tags
 from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.check import check_all, check_selects
 from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
@@ -280,7 +281,9 @@ class Rebase:
             self.footprint = self._with_vectors(self.footprint)
         others = (one for one in self.proposal.actions if not isinstance(one, Add | Remove | Cdc))
         changes = (one for one in self.proposal.actions if isinstance(one, Cdc))
-        return (*others, *self.footprint.removed, *self.footprint.added, *changes)
+        added = self.footprint.added
+        removed = with_compaction_tags(self.footprint.removed, added)
+        return (*others, *removed, *added, *changes)
 
     def _with_vectors(self, footprint: Footprint) -> Footprint:
         """Return the footprint with its unwritten deletion vectors, which are written to

@@ -7,7 +7,7 @@ one that sorts by sets of positions. Source: PROTOCOL.md, "Deletion Vectors"; `p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol as Port
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap64
 
+from txlake.conflict.compaction_tags import recorded_sources
 from txlake.errors import TxlakeError
 from txlake.log.files import canonical_path
 from txlake.protocol.actions import Add, DeletionVector, Remove
@@ -141,14 +142,15 @@ def _ranks(live: _Numbers, gone: _Numbers) -> _Numbers:
 
 
 class RowMoves:
-    """Where a commit that rewrote files moved their rows, as far as its outputs record it.
+    """Where a commit that rewrote files moved their rows, as far as it records it.
 
-    An output whose tag doesn't fit its number of rows records nothing. A tag may name a file that
-    the commit doesn't remove: another commit had removed it, and the rows are deleted in the
-    output.
+    txlake's outputs have a tag of their sources; one that doesn't fit the number of rows records
+    nothing. The tag may name a file that the commit doesn't remove: another commit had removed it,
+    and the rows are deleted in the output. Outputs without the tag are other engines', whose
+    tombstones may record it (`compaction_tags`).
     """
 
-    def __init__(self, removed: Iterable[Remove], added: Iterable[Add]) -> None:
+    def __init__(self, removed: Sequence[Remove], added: Sequence[Add]) -> None:
         self._sources = {
             canonical_path(file.path): file for file in removed if not file.data_change
         }
@@ -156,9 +158,15 @@ class RowMoves:
         self._sources_by_output: dict[str, set[str]] = {}
         self._is_complete_by_source: dict[str, bool] = {}
         outputs = added if self._sources else ()
+        by_tombstones = recorded_sources(removed, outputs)
         for output in outputs:
             path = canonical_path(output.path)
-            runs = [] if path in self._sources else _runs(output)
+            if path in self._sources:
+                runs = []
+            elif SOURCES_TAG in (output.tags or {}):
+                runs = tagged_runs(output)
+            else:
+                runs = _runs(output, by_tombstones.get(path, ()))
             self._sources_by_output[path] = {canonical_path(run.source.path) for run in runs}
             for run in runs:
                 self._runs_by_source.setdefault(canonical_path(run.source.path), []).append(run)
@@ -192,8 +200,8 @@ class RowMoves:
         return sources, outputs
 
 
-def _runs(output: Add) -> list[Run]:
-    """Return the runs that an output's tag records, in order.
+def tagged_runs(output: Add) -> list[Run]:
+    """Return the runs that an output's tag `txlake.sources` records, in order.
 
     None are there if the file is a change of data, or its tag is missing, can't be read or doesn't
     fit the number of rows.
@@ -206,8 +214,11 @@ def _runs(output: Add) -> list[Run]:
         rows = FileStatistics.from_json(output.stats).num_records
     except TxlakeError:
         return []
-    if rows != sum(one.rows for one in sources):
-        return []
+    return _runs(output, sources) if rows == sum(one.rows for one in sources) else []
+
+
+def _runs(output: Add, sources: Sequence[Source]) -> list[Run]:
+    """Return an output's rows, which are those of the sources in this order, as runs."""
     offsets = accumulate((one.rows for one in sources), initial=0)
     return [
         Run(output=output.path, offset=offset, source=one)

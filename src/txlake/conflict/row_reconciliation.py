@@ -8,6 +8,7 @@ the deletions in its sources. In doubt rows overlap. Source: docs/how-a-commit-w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -115,7 +116,8 @@ class _Reconciliation:
         self._unwritten = dict(footprint.unwritten)
         self._outputs = {canonical_path(file.path): file for file in winner.added}
         self._ours_moved = footprint.moves or RowMoves(footprint.removed, footprint.added)
-        self._theirs_moved = RowMoves(winner.removed, winner.added)
+        removed = [_with_statistics(file, self._removed) for file in winner.removed]
+        self._theirs_moved = RowMoves(removed, winner.added)
 
     def footprint(self) -> Footprint:
         """Return the transaction with the files updated so far."""
@@ -285,6 +287,12 @@ class _Reconciliation:
         """Return the latest deletion time of the transaction's removed files; 0 without one."""
         times = (file.deletion_timestamp for file in self._before.removed)
         return max((moment for moment in times if moment is not None), default=0)
+
+
+def _with_statistics(theirs: Remove, ours: Mapping[str, Remove]) -> Remove:
+    """Return a winner's tombstone; one without statistics gets those that the transaction read."""
+    known = ours.get(canonical_path(theirs.path)) if theirs.stats is None else None
+    return theirs if known is None else msgspec.structs.replace(theirs, stats=known.stats)
 
 
 def _loose(file: Add) -> Add:

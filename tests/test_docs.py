@@ -190,7 +190,7 @@ def test_the_loggers_are_those_of_the_code() -> None:
 
 
 @pytest.mark.broad
-@pytest.mark.parametrize("name", ["errors", "migrating", "pipelines"])
+@pytest.mark.parametrize("name", ["errors", "migrating", "pipelines", "transactions"])
 def test_the_how_to_runs_as_written_and_prints_what_it_says(
     name: str, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

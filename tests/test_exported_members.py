@@ -18,7 +18,7 @@ from txlake import errors
 from txlake.lake.log import Committed, LogSnapshot, LogTransaction
 
 STATEMENTS = {
-    "sql": "text, args=None",
+    "sql": "text, args=None, *, read_version=None, reads=None",
     "read": "table, *, version=None, timestamp=None, where=None, columns=None",
     "changes": (
         "table, from_version=None, to_version=None, *, from_timestamp=None, to_timestamp=None"
@@ -26,9 +26,9 @@ STATEMENTS = {
     "write": (
         "df, table, mode='error', *, partition_by=None, replace_where=None, "
         "overwrite_schema=False, merge_schema=False, partition_overwrite='static', "
-        "app_id=None, app_version=None"
+        "app_id=None, app_version=None, read_version=None, reads=None"
     ),
-    "table": "table",
+    "table": "table, *, read_version=None, reads=None",
 }
 SESSION = {
     **STATEMENTS,

@@ -21,7 +21,7 @@ from tests.ask.model import NotModelled, evaluate
 from tests.ask.tables import ID, MARK, OWN_WRITERS, Plan, as_arrow, random_plan
 from tests.zones import BERLIN, zone_of
 from txlake.errors import InvalidRequest
-from txlake.lake.statements import named_table
+from txlake.lake.read_versions import named_table
 from txlake.log.predicates import Predicate, bind, parse_predicate
 from txlake.log.skipping import may_match, must_match, rows_may_match, rows_must_match
 from txlake.log.time_zones import UTC_ZONE, ZoneRules

@@ -21,7 +21,8 @@ from tests.ask.kinds import literal
 from tests.ask.making import CreatedTable
 from tests.ask.tables import ID, MARK, as_arrow
 from tests.server.client import Client
-from txlake.lake.statements import Statements, named_table
+from txlake.lake.read_versions import named_table
+from txlake.lake.statements import Statements
 from txlake.log.predicates import bind, parse_predicate
 from txlake.log.skipping import rows_may_match, rows_must_match
 from txlake.server.app import OWN_ROOT

@@ -343,3 +343,48 @@ def test_closing_waits_for_who_uses_one(kept: ClientSessions) -> None:
         assert not session.is_closed  # type: ignore[attr-defined]
     closing.join(30)
     assert session.is_closed  # type: ignore[attr-defined]
+
+
+# Versions that the caller read elsewhere
+
+
+def test_a_script_says_which_version_its_caller_read(client: Client) -> None:
+    newest = done(client, "DESCRIBE HISTORY orders LIMIT 1")
+    version = newest["rows"][0][[one["name"] for one in newest["columns"]].index("version")]
+    done(client, "DELETE FROM orders WHERE id = 2")
+    insert = "INSERT INTO orders VALUES (3, 30)"
+    lost = say(client, insert, **{"read-version": version})
+    assert lost.status_code == 409, lost.text
+    evidence = lost.json()["error"]["evidence"]
+    assert (evidence["read_version"], evidence["winning_version"]) == (version, version + 1)
+    by_table: dict[str, Any] = {
+        "read-version": {"orders": version},
+        "reads": {"orders": "id = 2"},
+    }
+    assert say(client, insert, **by_table).status_code == 409
+    done(client, insert, **{"read-version": version, "reads": "id = 1"})
+    assert done(client, "SELECT * FROM orders")["rows"] == [[1, 10], [3, 30]]
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ({"read-version": {"/etc": 0}}, DENIED),
+        ({"read-version": {"orders": 0, "delta.`/etc`": 0}}, DENIED),
+        ({"read-version": 0, "reads": "n IN (SELECT id FROM delta.`/etc`)"}, DENIED),
+        ({"read-version": 0, "reads": "java_method('java.lang.System', 'exit') = 1"}, DENIED),
+        ({"read-version": 99}, INVALID),
+        ({"read-version": -1}, INVALID),
+        ({"reads": "id = 1"}, INVALID),
+        ({"read-version": True}, "no body"),
+        ({"read-version": "0"}, "no body"),
+    ],
+)
+def test_versions_that_are_not_served(client: Client, more: dict[str, Any], kind: str) -> None:
+    session = begin(client)
+    done(client, "BEGIN", session)
+    answer = say(client, "INSERT INTO orders VALUES (3, 30)", session, **more)
+    failed(answer, 403 if kind == DENIED else 400, DENIED if kind == DENIED else INVALID)
+    if kind != "no body":  # the transaction has failed
+        failed(say(client, "SELECT 1 FROM orders", session), 400, INVALID)
+    assert len(done(client, "SELECT * FROM orders")["rows"]) == 2

@@ -24,7 +24,7 @@ from txlake.spark_integration.options import (
     stream_writer_options,
     write_options,
 )
-from txlake.sql.statements import TimeTravel
+from txlake.sql.statements import SqlText, TableName, TimeTravel
 
 
 def test_formats() -> None:
@@ -112,6 +112,9 @@ def test_writing() -> None:
     assert write_options({"partitionOverwriteMode": "static"}).partition_overwrite == "static"
     assert write_options({"replaceUsing": "a, b,a"}).replace_using == ("a", "b")
     assert write_options({"dataChange": "true"}) == nothing
+    read = write_options({"READVERSION": "3", "reads": "p = 1"}).versions_read(TableName(("t",)))
+    assert [(one.version, one.rows) for one in read] == [(3, SqlText("p = 1"))]
+    assert nothing.versions_read(TableName(("t",))) == ()
 
 
 # DeltaOptions.scala of Delta Spark 4.4.0: `validOptionKeys`, and what else is read as an option.
@@ -291,6 +294,8 @@ def test_the_options_of_a_streams_writer() -> None:
         {"partitionOverwriteMode": "dynamic"},
         {"txnAppId": "a", "txnVersion": 1},
         {"dataChange": "false"},
+        {"readVersion": 3},
+        {"reads": "a = 1"},
         {"fs.s3a.access.key": "k"},
     ],
 )

@@ -133,6 +133,25 @@ def test_scans_begin_in_the_scratch_folder(tmp_path: Path, spark: SparkSession) 
     assert [path for path in scratch.rglob("*") if path.is_file()] == []
 
 
+def test_rows_that_were_read_elsewhere_are_written_back(
+    t: txlake.Lake, spark: SparkSession
+) -> None:
+    """The conditions of what was read are a text and a Column, and the source is Spark's."""
+    version = t.table("t").history(1).collect()[0].version
+    t.sql("UPDATE t SET v = 'new' WHERE id = 7")
+    written = spark.range(1).selectExpr("id", "0 AS p", "'x' AS v")
+    for reads in (None, "id < 8", F.col("id") == 7):
+        with pytest.raises(Conflict, match="is what was read"):
+            t.write(written, "t", "append", read_version=version, reads=reads)
+    t.write(written, "t", "append", read_version=version, reads="p = 0")
+    handle = t.table("t", read_version=version)
+    assert handle.toDF().where("v = 'new'").count() == 0
+    handle.update("id = 9", {"v": F.lit("y")})
+    with pytest.raises(Conflict):
+        handle.delete("id = 7")
+    assert number(t, "SELECT count(*) FROM t WHERE v IN ('new', 'x', 'y')") == 3
+
+
 # Changes
 
 

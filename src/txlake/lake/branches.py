@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from txlake.errors import InvalidRequest
 from txlake.lake.lake import LakeSession
-from txlake.lake.statements import named_table
+from txlake.lake.read_versions import named_table
 from txlake.session.branches import drop_branch, publish, rebase
 from txlake.session.session import Session
 from txlake.sql.statements import DescribeBranch, ExplainPublish, ReadChanges

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from txlake.catalog import DEFAULT_DATABASE
 from txlake.commit.change import Change
-from txlake.lake.statements import named_table
+from txlake.lake.read_versions import named_table
 from txlake.lake.streaming.progress import Progress, last_batch, require_unbroken
 from txlake.protocol.actions import Txn
 from txlake.session.branch_use import require_branch_open

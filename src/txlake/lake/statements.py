@@ -12,27 +12,29 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from txlake.commit.data_plane import ResultRows
 from txlake.errors import InvalidRequest
+from txlake.lake.read_versions import named_table, versions_of_script, versions_read
 from txlake.lake.tables import DeltaTable
 from txlake.lake.tables.expressions import condition_of
 from txlake.lake.times import timestamp_text
 from txlake.log.snapshot import Snapshot
-from txlake.session.command import AsRows, R
+from txlake.session.command import Answer, AsRows, R
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as SessionTransaction
 from txlake.session.unknown_names import unknown_table
+from txlake.session.versions_read import VersionRead, begin_at_versions, locks_of
 from txlake.sql import parse
 from txlake.sql.statements import (
     ChangeRange,
     NativeFrame,
     QueryReader,
     ReadChanges,
+    ReadTable,
     Select,
     Statement,
     Table,
     TablePath,
     TimeTravel,
     Write,
-    table_of,
 )
 from txlake.sql.statements.branches import branch_name
 
@@ -72,21 +74,41 @@ class Statements:
             raise
 
     def sql(
-        self, text: str, args: Mapping[str, object] | Sequence[object] | None = None
+        self,
+        text: str,
+        args: Mapping[str, object] | Sequence[object] | None = None,
+        *,
+        read_version: int | Mapping[str, int] | None = None,
+        reads: str | Column | Mapping[str, str | Column] | None = None,
     ) -> DataFrame:
         """Run SQL: one statement, or several separated by `;`; return the result of the last.
 
         The result of a query is its rows; of INSERT, UPDATE, DELETE and MERGE one row of counts
         (`num_affected_rows`, ...). `args` are the values of `:name` or `?` markers.
 
-        Raises InvalidRequest for a text that can't be parsed, with the position, and for a
-        statement that can't be carried out; LockTimeout or Deadlock for a lock that isn't granted;
-        UnsupportedFeature for a table that txlake doesn't read or write. A change outside of a
-        transaction raises also as `Transaction.commit`.
+        `read_version` is a version that was read elsewhere, of the table that the text's only
+        statement changes, or versions by table: the statement reads these tables at these versions,
+        and later commits are judged as concurrent ones. `reads`: a condition, or conditions by
+        table, for the rows that were read there. Without it UPDATE, DELETE, MERGE and OPTIMIZE
+        count as having read of their table what they read themselves; every other table counts as
+        read as a whole, and so does the table of an INSERT.
+
+        Raises InvalidRequest for a text that can't be parsed, with the position, for a version that
+        the table doesn't have, and for a statement that can't be carried out; LockTimeout or
+        Deadlock for a lock that isn't granted; UnsupportedFeature for a table that txlake doesn't
+        read or write. A change outside of a transaction raises also as `Transaction.commit`.
         """
         self._warn_beside("sql")
         plane = self._session.engine.plane
-        return self._run_sql(text, args, plane, reader=plane.relations)
+        parsed: Sequence[Statement] | None = None
+        versions: Sequence[VersionRead] = ()
+        if read_version is not None or reads is not None:
+            with self._failing_on_error():
+                parsed = parse(text, args, plane.text_rules, reader=plane.relations)
+                versions = versions_of_script(parsed, read_version, reads)
+        return self._run_sql(
+            text, args, plane, reader=plane.relations, parsed=parsed, versions_read=versions
+        )
 
     def _run_sql(
         self,
@@ -96,11 +118,13 @@ class Statements:
         *,
         reader: QueryReader | None = None,
         parsed: Sequence[Statement] | None = None,
+        versions_read: Sequence[VersionRead] = (),
     ) -> R | DataFrame:
         """Run SQL as `sql` does; `by` makes the rows of results that no query returns.
 
         `reader` finds the tables of queries that only Spark can parse; without it they are refused.
         `parsed`: the text's statements, where the caller has parsed it by the session's rules.
+        `versions_read`: of the only statement.
         """
         plane = self._session.engine.plane
         with self._failing_on_error():
@@ -117,7 +141,9 @@ class Statements:
             statement: Statement = statements[place]
             if isinstance(statement, Select) and isinstance(by, AsRows):
                 statement = replace(statement, as_values=True)
-            result = self._session.answer_in(self._own_or_current(), statement)(by)
+            result = self._session.answer_in(
+                self._own_or_current(), statement, versions_read=versions_read
+            )(by)
         assert result is not None
         return result
 
@@ -202,6 +228,8 @@ class Statements:
         partition_overwrite: PartitionOverwrite = "static",
         app_id: str | None = None,
         app_version: int | None = None,
+        read_version: int | Mapping[str, int] | None = None,
+        reads: str | Column | Mapping[str, str | Column] | None = None,
     ) -> None:
         """Write rows by column name; create the table if there is none.
 
@@ -219,10 +247,15 @@ class Statements:
                 into are replaced. "static" leaves that to the Spark session's setting.
             app_id, app_version: the write is carried out once per pair, and ignored afterwards; so
                 are smaller versions of the same id.
+            read_version: the version of the table, or the versions by table, that `df` was made
+                from elsewhere: commits since then are judged as concurrent ones.
+            reads: a condition, or conditions by table, for the rows that were read there; by
+                default all rows of these tables.
 
-        Raises InvalidRequest for rows that don't fit the table or its constraints, and for a table
-        that `mode` doesn't expect; UnsupportedFeature for a table that txlake doesn't write; a
-        Conflict when `df` shows rows that others changed since. Outside of a transaction it raises
+        Raises InvalidRequest for rows that don't fit the table or its constraints, for a table that
+        `mode` doesn't expect, and for a `read_version` that the table doesn't have;
+        UnsupportedFeature for a table that txlake doesn't write; a Conflict when `df` shows, or
+        `read_version` has, rows that others changed since. Outside of a transaction it raises
         also as `Transaction.commit`.
         """
         self._warn_beside("write")
@@ -232,8 +265,10 @@ class Statements:
             partitions = partition_by
             if isinstance(partitions, str):
                 partitions = (partitions,)
+            named = named_table(table)
+            versions = versions_read(read_version, reads, lambda: named)
             statement = Write(
-                table=named_table(table),
+                table=named,
                 source=NativeFrame(df),
                 mode=mode,
                 partition_by=None if partitions is None else tuple(partitions),
@@ -245,16 +280,32 @@ class Statements:
                 app_id=app_id,
                 app_version=app_version,
             )
-        self._session.carry_out(self._own_transaction() or self._session.current, statement)
+        self._session.carry_out(self._own_or_current(), statement, versions_read=versions)
 
-    def table(self, table: str) -> DeltaTable:
+    def table(
+        self,
+        table: str,
+        *,
+        read_version: int | Mapping[str, int] | None = None,
+        reads: str | Column | Mapping[str, str | Column] | None = None,
+    ) -> DeltaTable:
         """Return a table as a DeltaTable. Raises InvalidRequest when there is none.
 
-        The error doesn't fail an open transaction, since no statement was run.
+        With `read_version`, a version of the table or versions by table, its `toDF`, `delete`,
+        `update`, `merge` and `optimize` are statements that are given this (`sql` says what
+        counts as read); its other methods raise InvalidRequest.
+
+        The error doesn't fail an open transaction, since no statement was run, except for versions
+        that the transaction can't read.
         """
         self._warn_beside("table")
         named = named_table(table)
-        executor = Executor(self._session, self._own_transaction())
+        versions = versions_read(read_version, reads, lambda: named)
+        held = self._own_or_current()
+        if versions and held is not None:
+            with self._session.statement_context(held, locks_of(versions)) as context:
+                begin_at_versions(context, versions)
+        executor = Executor(self._session, self._own_transaction(), versions)
         if not executor.exists(named):
             raise self._missing(named)
         return DeltaTable(executor, named)
@@ -267,13 +318,6 @@ class Statements:
                 f"{table.location} is not a Delta table; check the path, or create the table first"
             )
         return unknown_table(session.engine, self._own_transaction(), session.database, table)
-
-
-def named_table(table: str) -> Table:
-    """Return the table of a name, path or URL. Raises InvalidRequest if it is none of them."""
-    if not isinstance(table, str):
-        raise InvalidRequest(f"expected a table's name or place, found {table!r}")
-    return table_of(table)
 
 
 def _travel(
@@ -324,31 +368,36 @@ def one_of(kinds: object, name: str, value: str) -> None:
 class Executor:
     """Runs a DeltaTable's statements in a transaction, or in the session's current one."""
 
-    def __init__(self, session: Session, transaction: SessionTransaction | None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transaction: SessionTransaction | None,
+        versions: Sequence[VersionRead] = (),
+    ) -> None:
         self._session = session
         self._transaction = transaction
+        self._versions = versions
 
     @property
     def spark(self) -> SparkSession:
         """The Spark session."""
         return self._session.spark
 
+    def _answer(self, statement: Statement) -> Answer:
+        held = self._session.current if self._transaction is None else self._transaction
+        return self._session.answer_in(held, statement, versions_read=self._versions)
+
     def execute(self, statement: Statement) -> DataFrame:
         """Run a statement and return its rows or counts."""
-        if self._transaction is None:
-            return self._session.execute(statement)
-        return self._session.execute_in(self._transaction, statement)
+        return self._answer(statement)(self._session.engine.plane)
 
     def perform(self, statement: Statement) -> None:
         """Run a statement without making its result, which needs Spark."""
-        if self._transaction is None:
-            self._session.perform(statement)
-        else:
-            self._session.answer_in(self._transaction, statement)
+        self._answer(statement)
 
     def frame(self, table: Table, travel: TimeTravel | None = None) -> DataFrame:
         """Return the table's rows."""
-        return self._session.frame(table, travel, transaction=self._transaction)
+        return self.execute(ReadTable(table=table, travel=travel))
 
     def snapshot(self, table: Table, travel: TimeTravel | None = None) -> Snapshot:
         """Return the table's snapshot."""

@@ -18,7 +18,8 @@ from txlake.lake.micro_batches import (
     TableSink,
     Work,
 )
-from txlake.lake.statements import Statements, named_table, one_of
+from txlake.lake.read_versions import named_table
+from txlake.lake.statements import Statements, one_of
 from txlake.lake.streaming.checkpoints import find_query_id, id_of_query, last_batch_done
 from txlake.lake.streaming.data_source import LAKE_FORMAT, register
 from txlake.lake.streaming.feed import require_feed

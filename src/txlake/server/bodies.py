@@ -106,11 +106,18 @@ class TransactionBody(_Body, frozen=True, kw_only=True):
 
 
 class Script(_Body, frozen=True, kw_only=True):
-    """SQL, with its parameters. `session`: the id of the session that runs it."""
+    """SQL, with its parameters.
+
+    Attributes:
+        session: the id of the session that runs it.
+        read_version, reads: as the arguments of `Lake.sql`.
+    """
 
     statement: str
     parameters: dict[str, Any] | list[Any] | None = None
     session: str | None = None
+    read_version: int | dict[str, int] | None = None
+    reads: str | dict[str, str] | None = None
 
 
 class NewSession(_Body, frozen=True, kw_only=True):

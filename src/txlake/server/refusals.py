@@ -15,6 +15,7 @@ from txlake.commands import COMMANDS
 from txlake.commands.controls import CONTROLS
 from txlake.session.command import Command, words_of
 from txlake.session.session import Control
+from txlake.session.versions_read import VersionRead
 from txlake.sql.statements import SqlText, Statement, TableName, TablePath, TimeTravel
 from txlake.sql.statements.calls import NO_PLACES, served_expression_problem, served_text_problem
 from txlake.sql.statements.scripting import DeclareVariable, ForEach, SetVariables
@@ -34,9 +35,9 @@ _SETTING_VARIABLES = frozenset({DeclareVariable, SetVariables, ForEach})
 _PATH_CHARACTERS = re.compile(r"[/\\:]")
 
 
-def refusal_reason(statements: Sequence[Statement]) -> str | None:
+def refusal_reason(statements: Sequence[Statement | VersionRead]) -> str | None:
     """Return why a script is refused to every caller: the first part's reason; None if it is
-    served.
+    served. So for what a caller says to have read.
     """
     parts = (part for statement in statements for part in walk_parts(statement))
     reasons = map(_part_refusal_reason, parts)

@@ -6,13 +6,14 @@ read-only token, within the statement's time. What is served is in `refusals`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from pyspark.sql import DataFrame
 
 from txlake.errors import TxlakeError
 from txlake.lake.lake import LakeSession
+from txlake.lake.read_versions import versions_of_script
 from txlake.server.api_errors import ApiError
 from txlake.server.calls import Limits
 from txlake.server.refusals import is_write, refusal_reason, walk_parts
@@ -20,6 +21,7 @@ from txlake.server.tokens import ANYONE, Caller
 from txlake.session.command import AsRows, words_of
 from txlake.session.permission import BranchesOnly
 from txlake.session.session import Session
+from txlake.session.versions_read import VersionRead
 from txlake.session.views.describe import Rows
 from txlake.spark.served import ServedPlane, Watch
 from txlake.sql import parse
@@ -64,14 +66,43 @@ def judged(
     return statements
 
 
+def judged_versions(
+    session: Session,
+    statements: Sequence[Statement],
+    read_version: int | Mapping[str, int] | None,
+    reads: str | Mapping[str, str] | None,
+) -> Sequence[VersionRead]:
+    """Return the versions that the script's caller read elsewhere, of the lake's own tables.
+
+    An error fails the session's open transaction. Raises ApiError (403) for tables and conditions
+    that aren't served, and as `read_versions.versions_of_script`.
+    """
+    try:
+        versions = versions_of_script(statements, read_version, reads)
+        reason = refusal_reason(versions)
+        if reason is not None:
+            raise ApiError("PermissionDeniedException", reason)
+    except (TxlakeError, ApiError) as error:
+        session.fail(error)
+        raise
+    return versions
+
+
 def run(
-    session: Session, text: str, args: Arguments | None, statements: Sequence[Statement]
+    session: Session,
+    text: str,
+    args: Arguments | None,
+    statements: Sequence[Statement],
+    versions_read: Sequence[VersionRead] = (),
 ) -> DataFrame | Rows:
     """Run a script that was judged, and return its last statement's result.
 
-    A DataFrame's rows are read when they are asked for. Raises as the statements.
+    `versions_read`: what `judged_versions` returned for it. A DataFrame's rows are read when they
+    are asked for. Raises as the statements.
     """
-    return LakeSession(session)._run_sql(text, args, AsRows(), parsed=statements)
+    return LakeSession(session)._run_sql(
+        text, args, AsRows(), parsed=statements, versions_read=versions_read
+    )
 
 
 def check(caller: Caller, limits: Limits, statements: Sequence[Statement]) -> None:

@@ -136,8 +136,9 @@ def _run_script(call: Call, session: Session, script: Script) -> ApiResponse:
         statements = scripts.judged(
             session, call.caller, limits, script.statement, script.parameters
         )
+        versions = scripts.judged_versions(session, statements, script.read_version, script.reads)
         session.last_identity = None
-        rows = scripts.run(session, script.statement, script.parameters, statements)
+        rows = scripts.run(session, script.statement, script.parameters, statements, versions)
         try:
             with spark_errors():
                 result = _result(rows, limits.sql_rows_max)

@@ -51,8 +51,11 @@ class OpenedTables:
     _versions: dict[str, int] = field(default_factory=dict)
     # By key, tables at the instant that aren't opened yet.
     _bases: dict[str, Snapshot] = field(default_factory=dict)
-    # By table name, the older version that a DataFrame shows which the transaction wrote from.
-    _outdated: dict[str, int] = field(default_factory=dict)
+    # By table name, what to do after a conflict that repeats with the version that was read: a
+    # DataFrame's, or the caller's.
+    _advice: dict[str, str] = field(default_factory=dict)
+    # By key, tables that are read at an older version than that at the instant.
+    _begun_earlier: dict[str, int] = field(default_factory=dict)
     # Checks of what was read that the next answer waits for.
     _checks: list[Callable[[], None]] = field(default_factory=list)
 
@@ -146,6 +149,44 @@ class OpenedTables:
         """
         return self._add(handle, self._part_from(handle, base))
 
+    def begin_at(self, handle: Handle, version: int) -> TableTransaction:
+        """Return the part on a table at a version that the caller read elsewhere.
+
+        It commits as a transaction that began then.
+
+        Raises InvalidRequest if the transaction reads another version of the table; if the table
+        doesn't have the version yet, or any more; and at the level SNAPSHOT, which has one instant
+        for all reads, if the transaction uses another table and this version is older than that.
+        """
+        part = self._parts.get(handle.key)
+        base = self._base_of(handle) if part is None else part.base
+        if base is None or base.version < 0:
+            raise InvalidRequest(
+                f"{handle.name}: read_version={version}, and the table has no version before this "
+                "transaction's commit; leave it out"
+            )
+        if part is not None and base.version != version:
+            raise InvalidRequest(
+                f"{handle.name}: read_version={version}, and the transaction reads version "
+                f"{base.version}; give read_version with its first statement that uses the table, "
+                "or begin another transaction"
+            )
+        if version > base.version:
+            raise InvalidRequest(
+                f"{handle.name}: read_version={version}, and the newest version that the "
+                f"transaction sees is {base.version}; give the version that was read of this table"
+            )
+        self._advice[handle.name] = (
+            f"read_version={version} of {handle.name} is what was read: read the table again, and "
+            "give the version that you read then."
+        )
+        if part is not None:
+            return part
+        if version == base.version:
+            return self._add(handle, self._part_from(handle, base))
+        self._begun_earlier[handle.key] = version
+        return self.open_at(handle, handle.log.snapshot(version))
+
     def _unseen_part(self, handle: Handle) -> TableTransaction | None:
         """Return the part on a path table at the version that this process knows, while the log's
         newest one is read; None if the transaction doesn't begin unseen, or the table isn't known.
@@ -158,10 +199,29 @@ class OpenedTables:
         return part
 
     def _add(self, handle: Handle, part: TableTransaction) -> TableTransaction:
-        """Record a part as the transaction's part on the handle's table, and return it."""
+        """Record a part as the transaction's part on the handle's table, and return it.
+
+        Raises InvalidRequest at the level SNAPSHOT for parts that don't read the same instant.
+        """
+        self._require_one_instant(handle, part)
         self._parts[handle.key] = part
         self._handles[handle.key] = handle
         return part
+
+    def _require_one_instant(self, handle: Handle, part: TableTransaction) -> None:
+        """Raise InvalidRequest if a part would read another instant than a part at SNAPSHOT."""
+        others = {key: one for key, one in self._parts.items() if key != handle.key}
+        parts = {**others, handle.key: part}
+        for key, version in self._begun_earlier.items():
+            if others and key in parts and parts[key].level is Level.SNAPSHOT:
+                name = parts[key].base.table
+                raise InvalidRequest(
+                    f"{name}: read_version={version} is older than what the transaction reads of "
+                    f"other tables ({', '.join(sorted(one.base.table for one in parts.values()))} "
+                    "are used), and at the level snapshot all reads are of one instant; use the "
+                    "level serializable or write_serializable, or a transaction for this table "
+                    "alone"
+                )
 
     def get(self, handle: Handle) -> TableTransaction | None:
         """Return the part on a table; None if the table wasn't opened."""
@@ -207,7 +267,9 @@ class OpenedTables:
                 part = self._part_from(handle, base)
             self._add(handle, part)
         if shown.version < base.version:
-            self._outdated[handle.name] = shown.version
+            self._advice[handle.name] = (
+                f"A DataFrame shows version {shown.version} of {handle.name}: read the table again."
+            )
         if part.base is not shown and older.version < newer.version:
             try:
                 check_read_unchanged(handle.log, older, newer, read)
@@ -228,17 +290,16 @@ class OpenedTables:
         return next((part.operation for handle, part in self if handle.name == name), None)
 
     def explain_outdated(self, conflict: Conflict) -> Conflict:
-        """Return the conflict; if a DataFrame of an older version led to it, it is changed to say
-        so.
+        """Return the conflict; if a DataFrame of an older version, or a version that the caller
+        read elsewhere, led to it, it is changed to say so.
 
         Message and evidence then advise to read the table again, and say that a plain retry can't
         succeed.
         """
         facts = conflict.evidence
-        version = None if facts is None else self._outdated.get(facts.table)
-        if facts is None or version is None:
+        advice = None if facts is None else self._advice.get(facts.table)
+        if facts is None or advice is None:
             return conflict
-        advice = f"A DataFrame shows version {version} of {facts.table}: read the table again."
         conflict.evidence = replace(facts, retry=False, advice=advice)
         message = str(conflict).replace("plain retry can succeed", "plain retry cannot succeed")
         conflict.args = (message.replace(facts.advice, advice),)

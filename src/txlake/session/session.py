@@ -34,7 +34,7 @@ from txlake.session.branch_use import (
     require_wap_branch,
 )
 from txlake.session.catalog_access import refuse_lost
-from txlake.session.command import Answer, Command, Commands, TableLock, words_of
+from txlake.session.command import Answer, Command, Commands, TableLock, each_once, words_of
 from txlake.session.context import Context
 from txlake.session.deferral import Deferral, deferral_of, must_repeat, only_appends
 from txlake.session.engine import Engine
@@ -48,6 +48,13 @@ from txlake.session.session_functions import (
 from txlake.session.settings_rules import apply_rules
 from txlake.session.statement_tables import StatementTables
 from txlake.session.transaction import State, Transaction
+from txlake.session.versions_read import (
+    VersionRead,
+    begin_at_versions,
+    locks_of,
+    note_unstated_reads,
+    require_versions_allowed,
+)
 from txlake.session.views import VIEWS
 from txlake.session.views.describe import Rows
 from txlake.sql.statements import (
@@ -333,7 +340,13 @@ class Session:
         """
         return self.answer_in(transaction, statement)(self.engine.plane)
 
-    def answer_in(self, transaction: Transaction | None, statement: Statement) -> Answer:
+    def answer_in(
+        self,
+        transaction: Transaction | None,
+        statement: Statement,
+        *,
+        versions_read: Sequence[VersionRead] = (),
+    ) -> Answer:
         """Execute a statement as `execute_in` does, and return the function that makes its result.
 
         Control statements go to their handlers, all others to `carry_out`. An error fails the
@@ -342,10 +355,12 @@ class Session:
         """
         control = self.handlers.controls.get(type(statement))
         if control is None:
-            return self.carry_out(transaction, statement)
+            return self.carry_out(transaction, statement, versions_read=versions_read)
         if transaction is not None and transaction is not self._current:
             transaction.require_active()
         try:
+            if versions_read:
+                require_versions_allowed(statement)
             if control.writes and self.permission is not None:
                 self.permission.require_control(self.engine, statement, words_of(statement))
             return control.run(ControlScope(self, transaction), statement)
@@ -360,12 +375,14 @@ class Session:
         statement: Statement,
         *,
         user_metadata: str | None = None,
+        versions_read: Sequence[VersionRead] = (),
     ) -> Answer:
         """Execute a statement that isn't a control statement, as `answer_in` does.
 
         In a failed transaction only a query of session functions can be executed. `user_metadata`
         becomes the commit's `userMetadata`; the value of the transaction's last statement that has
-        one counts.
+        one counts. With `versions_read` the transaction reads these tables at these versions
+        (`begin_at_versions`).
         """
         if not _is_spark_alone(statement):
             self.follow_setting(transaction)
@@ -379,7 +396,9 @@ class Session:
         ):
             transaction = None  # XACT_STATE() is -1 there
         with span("statement", kind=words_of(statement)):
-            return self._answer_of(transaction, requested_in, statement, user_metadata)
+            return self._answer_of(
+                transaction, requested_in, statement, user_metadata, versions_read
+            )
 
     def _answer_of(
         self,
@@ -387,6 +406,7 @@ class Session:
         requested_in: Transaction | None,
         statement: Statement,
         user_metadata: str | None,
+        versions_read: Sequence[VersionRead],
     ) -> Answer:
         """Execute a statement and return the function that makes its result.
 
@@ -404,16 +424,20 @@ class Session:
             )
             self._failed(transaction, error)
             raise error
-        deferral = Deferral.NONE if transaction is not None else self._deferral_of(statement)
+        deferral = Deferral.NONE
+        if transaction is None and not versions_read:
+            deferral = self._deferral_of(statement)
         try:
-            return self._run(transaction, command, statement, user_metadata, deferral)
+            return self._run(
+                transaction, command, statement, user_metadata, deferral, versions_read
+            )
         except OutcomeUnknown:
             raise
         except TxlakeError as error:
             if not must_repeat(error, deferral):
                 raise
             _logger.debug("a statement runs again, on the newest state: %s", error)
-        return self._run(None, command, statement, user_metadata, Deferral.NONE)
+        return self._run(None, command, statement, user_metadata, Deferral.NONE, versions_read)
 
     def _deferral_of(self, statement: Statement) -> Deferral:
         """Return how an autocommitted statement may be deferred, where that saves requests."""
@@ -439,6 +463,7 @@ class Session:
         statement: Statement,
         user_metadata: str | None,
         deferral: Deferral,
+        versions_read: Sequence[VersionRead],
     ) -> Answer:
         """Run a statement's command in the transaction, or in one of its own, which is committed;
         return the function that makes its result.
@@ -450,7 +475,7 @@ class Session:
         appends = only_appends(statement)
         with self.statement_context(
             transaction,
-            command.all_locks(statement),
+            each_once([*command.all_locks(statement), *locks_of(versions_read)]),
             leaves=command.leaves_existing(statement),
             writes=command.writes,
             deferral=deferral,
@@ -458,9 +483,13 @@ class Session:
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
+            if versions_read:
+                require_versions_allowed(statement)
+                begin_at_versions(context, versions_read)
             statement, before = apply_rules(statement, context.rules), context.transaction.writes
             with context.transaction.writing_files(appends=appends):
                 answer = command.run(context, statement)
+            note_unstated_reads(context, statement, versions_read)
             context.transaction.note_writes(before, partial(reading_of, context, statement))
             if transaction is None:
                 context.transaction.commit()

@@ -229,6 +229,15 @@ class Transaction:
         self._pin_instant(handle)
         self.tables.read_frame(handle, shown, read)
 
+    def begin_at(self, handle: Handle, version: int) -> TableTransaction:
+        """Return the part on a table, which reads it at a version that the caller read elsewhere.
+
+        Raises InvalidRequest as `OpenedTables.begin_at`.
+        """
+        self.require_active()
+        self._pin_instant(handle)
+        return self.tables.begin_at(handle, version)
+
     def stage(self, handle: Handle, change: Change) -> None:
         """Record a statement's reads and stage its actions; without actions only the reads.
 

@@ -55,6 +55,8 @@ from txlake.spark.types import delta_schema
 from txlake.spark_integration.options import (
     BRANCH,
     NULL_PARTITIONS_STAY,
+    READ_VERSION,
+    READS,
     ReadOptions,
     WriteOptions,
     drop_stream_options,
@@ -228,6 +230,8 @@ def _append_options(options: Mapping[str, str]) -> WriteOptions:
         ("partitionOverwriteMode", parsed.partition_overwrite),
         ("dataChange", parsed.data_change is False or None),
         (NULL_PARTITIONS_STAY, parsed.keep_null_partitions),
+        (READ_VERSION, parsed.read_version),
+        (READS, parsed.reads),
     ):
         if value is not None:
             raise UnsupportedFeature(

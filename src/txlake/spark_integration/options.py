@@ -14,17 +14,21 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from txlake.errors import InvalidRequest, UnsupportedFeature
+from txlake.lake.read_versions import versions_read
 from txlake.lake.streaming.options import PLACE_NAMES, SOURCE_NAMES, STORAGE
 from txlake.lake.tables.errors import refusal
 from txlake.lake.tables.hadoop import storage_options
 from txlake.nearest import did_you_mean, nearest
-from txlake.sql.statements import TimeTravel
+from txlake.session.versions_read import VersionRead
+from txlake.sql.statements import Table, TimeTravel
 from txlake.sql.statements.branches import branch_name
 
 # The formats of a lake's tables.
 FORMATS = frozenset({"delta", "txlake"})
 
 NULL_PARTITIONS_STAY = "useNullIntolerantEqualityWithDPO"
+READ_VERSION, READS = "readVersion", "reads"
+"""txlake's own options of writers: the arguments `read_version` and `reads` of `Lake.write`."""
 
 WRITE_OPTIONS = (
     "replaceWhere",
@@ -36,6 +40,7 @@ WRITE_OPTIONS = (
     "txnAppId",
     "txnVersion",
     "dataChange",
+    READ_VERSION,
 )
 """Options of writers that decide which rows or columns a table has."""
 
@@ -54,7 +59,7 @@ READ_OPTIONS = (
 BRANCH, TAG = "branch", "tag"
 """Iceberg's options of batch readers: the branch or the tag that is read."""
 
-OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName", BRANCH, TAG)
+OTHER_OPTIONS = ("userMetadata", "path", "checkpointLocation", "queryName", BRANCH, TAG, READS)
 """Options that are obeyed, and that aren't taken for the meaning of misspelled ones."""
 
 IGNORED = (
@@ -143,6 +148,7 @@ class WriteOptions:
         keep_null_partitions: a dynamic overwrite adds rows to partitions with a NULL value, and
             replaces none there.
         properties: the properties of a created table: the options that begin with `delta.`.
+        read_version, reads: as the arguments of `Lake.write`.
     """
 
     replace_where: str | None = None
@@ -158,6 +164,15 @@ class WriteOptions:
     path: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    read_version: int | None = None
+    reads: str | None = None
+
+    def versions_read(self, table: Table) -> tuple[VersionRead, ...]:
+        """Return the version of the table that the rows were made from elsewhere, if it is given.
+
+        Raises as `read_versions.versions_read`.
+        """
+        return versions_read(self.read_version, self.reads, lambda: table)
 
 
 def read_options(raw: Mapping[str, object]) -> ReadOptions:
@@ -258,6 +273,8 @@ def write_options(raw: Mapping[str, object]) -> WriteOptions:
         path=options.text("path"),
         properties=table_properties(raw),
         storage=options.storage(),
+        read_version=options.number(READ_VERSION),
+        reads=options.text(READS),
     )
     if (parsed.app_id is None) != (parsed.app_version is None):
         raise refusal(
@@ -342,6 +359,8 @@ def stream_writer_options(raw: Mapping[str, object]) -> StreamWriterOptions:
         ("txnAppId", options.app_id),
         ("dataChange", options.data_change is False or None),
         (NULL_PARTITIONS_STAY, options.keep_null_partitions),
+        (READ_VERSION, options.read_version),
+        (READS, options.reads),
     ):
         if value is not None:
             raise UnsupportedFeature(

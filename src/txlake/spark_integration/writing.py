@@ -277,8 +277,7 @@ class LakeWriter(FormatRecorder, _Writer):
             app_version=options.app_version,
             data_change=options.data_change,
         )
-        session = session_for(self._lake_binding, table, options.storage)
-        session.carry_out(session.current, statement, user_metadata=options.user_metadata)
+        _carry_out(self._lake_binding, statement, options)
 
 
 def writer(binding: LakeBinding, rows: DataFrame, plain: Any) -> Any:
@@ -339,8 +338,20 @@ def insert(
         app_id=options.app_id,
         app_version=options.app_version,
     )
-    session = session_for(binding, table, options.storage)
-    session.carry_out(session.current, statement, user_metadata=options.user_metadata)
+    _carry_out(binding, statement, options)
+
+
+def _carry_out(binding: LakeBinding, statement: Write | Insert, options: WriteOptions) -> None:
+    """Carry out a write with the options that aren't part of its statement."""
+    session = session_for(binding, statement.table, options.storage)
+    with binding.fail_on_error():
+        versions = options.versions_read(statement.table)
+    session.carry_out(
+        session.current,
+        statement,
+        user_metadata=options.user_metadata,
+        versions_read=versions,
+    )
 
 
 def require_data_change(options: WriteOptions, table: Table) -> None:

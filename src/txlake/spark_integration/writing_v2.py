@@ -13,7 +13,12 @@ from txlake.lake.tables.expressions import condition_of
 from txlake.spark_integration.errors import with_spark_errors
 from txlake.spark_integration.lake_binding import LakeBinding, NameKind
 from txlake.spark_integration.option_recorders import OptionsRecorder
-from txlake.spark_integration.options import WriteOptions, is_lake_format, write_options
+from txlake.spark_integration.options import (
+    READ_VERSION,
+    WriteOptions,
+    is_lake_format,
+    write_options,
+)
 from txlake.spark_integration.overrides import with_overrides
 from txlake.spark_integration.table_references import parse_table
 from txlake.spark_integration.writing import insert, require_data_change
@@ -154,7 +159,7 @@ class LakeWriterV2(OptionsRecorder, _Writer):
         """Create or replace a table of the lake with the rows, in the open transaction or its own.
 
         Raises InvalidRequest for a view, options that select rows, and as `require_creatable`;
-        UnsupportedFeature for txnAppId and dataChange=false.
+        UnsupportedFeature for txnAppId, readVersion and dataChange=false.
         """
         binding = self._lake_binding
         if binding.kind_of(table) is NameKind.VIEW:
@@ -163,10 +168,11 @@ class LakeWriterV2(OptionsRecorder, _Writer):
         options = write_options(self._lake_options)
         require_data_change(options, table)
         called = "createOrReplace" if mode == "or_replace" else mode
-        if options.app_id is not None:
-            raise UnsupportedFeature(
-                f"{table}: txnAppId goes with append, overwrite and save, not with {called}()"
-            )
+        for name, value in (("txnAppId", options.app_id), (READ_VERSION, options.read_version)):
+            if value is not None:
+                raise UnsupportedFeature(
+                    f"{table}: {name} goes with append, overwrite and save, not with {called}()"
+                )
         if options.replace_where is not None or options.replace_using:
             raise InvalidRequest(
                 f"{table}: replaceWhere and replaceUsing replace some rows, and {called}() makes "

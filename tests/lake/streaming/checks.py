@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import txlake
 from tests.lake.streaming.engine import BRANCH
 from tests.lake.streaming.worker import COUNTS, PATH_SINK, ROWS
-from txlake.lake.statements import named_table
+from txlake.lake.read_versions import named_table
 from txlake.protocol.paths import decode_path
 from txlake.storage import local_path
 

@@ -100,6 +100,38 @@ def _columns(data: bytes) -> pa.Schema:
     return pq.read_schema(io.BytesIO(data))
 
 
+def test_many_tombstones_are_in_row_groups_that_a_reader_of_files_skips() -> None:
+    removes = [remove(f"r{i}") for i in range(1_001)]
+    data = classic_checkpoint(_state([_ADD, add("plain")], removes))
+    expected = read_checkpoint(data, file=_NAME)
+    assert sorted(item.path for item in adds_of(_files(expected))) == sorted([_ADD.path, "plain"])
+    assert len(expected.others) == len(_OTHERS)
+    metadata = pq.read_metadata(io.BytesIO(data))
+    assert [metadata.row_group(group).num_rows for group in range(2)] == [2 + len(_OTHERS), 1_001]
+    damaged = bytearray(data)
+    for place in range(metadata.num_columns):
+        column = metadata.row_group(1).column(place)
+        start = column.dictionary_page_offset or column.data_page_offset
+        damaged[start : start + column.total_compressed_size] = b"\xff" * (
+            column.total_compressed_size
+        )
+    assert _files(read_checkpoint(bytes(damaged), file=_NAME)) == _files(expected)
+    assert len(read_removes(data, file=_NAME)) == 1_001
+    with pytest.raises(CorruptTable, match=_NAME):
+        read_removes(bytes(damaged), file=_NAME)
+
+
+def test_without_counts_of_nulls_all_row_groups_are_read() -> None:
+    data = classic_checkpoint(_state([_ADD], [remove(f"r{i}") for i in range(1_001)]))
+    sink = io.BytesIO()
+    table = pq.read_table(io.BytesIO(data))
+    pq.write_table(table, sink, row_group_size=3, write_statistics=False)
+    rows = read_checkpoint(sink.getvalue(), file=_NAME)
+    assert [item.path for item in adds_of(_files(rows))] == [_ADD.path]
+    assert len(rows.others) == len(_OTHERS)
+    assert len(read_removes(sink.getvalue(), file=_NAME)) == 1_001
+
+
 def test_a_checkpoint_keeps_all_that_it_is_given() -> None:
     mixed = msgspec.structs.replace(_ADD, path="b", extra={"newMixed": "text"})
     data = classic_checkpoint(_state([_ADD, mixed, add("plain")], [_REMOVE, remove("r")]))

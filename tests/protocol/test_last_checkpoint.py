@@ -6,6 +6,7 @@ import pytest
 
 from txlake.protocol.last_checkpoint import (
     Hint,
+    HintedCheckpoint,
     canonical_form,
     checksum_of,
     read_hint,
@@ -36,7 +37,7 @@ def test_a_written_hint_is_read() -> None:
         v2_modified_ms=8,
     )
     data = write_hint(hint)
-    assert read_hint(data) == 12
+    assert read_hint(data) == HintedCheckpoint(12, None)
     value = json.loads(data)
     assert value["size"] == 7
     assert value["parts"] == 2
@@ -66,4 +67,17 @@ def test_a_damaged_hint_is_no_hint(data: bytes) -> None:
 
 
 def test_a_hint_without_checksum_is_taken() -> None:
-    assert read_hint(b'{"version":3,"size":4}') == 3
+    path = "_delta_log/00000000000000000003.checkpoint.parquet"
+    assert read_hint(b'{"version":3,"size":4}') == HintedCheckpoint(3, path)
+
+
+def _read(**fields: object) -> HintedCheckpoint | None:
+    return read_hint(json.dumps({"version": 3, "size": 4, **fields}).encode())
+
+
+def test_a_hint_names_the_checkpoint_of_its_version() -> None:
+    name = "00000000000000000003.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+    assert _read(v2Checkpoint={"path": name}) == HintedCheckpoint(3, f"_delta_log/{name}")
+    assert _read(parts=2) == HintedCheckpoint(3, None)
+    for wrong in (name.replace("3", "4", 1), "../x", "", None, "00000000000000000003.json"):
+        assert _read(v2Checkpoint={"path": wrong}) == HintedCheckpoint(3, None)

@@ -262,8 +262,13 @@ class _Writer:
             self._rows("add", self._add_structs(batch))
 
     def removes(self, removes: Sequence[Remove]) -> None:
-        """Write the rows of tombstones. Statistics and tags are left out, as the spec demands."""
+        """Write the rows of tombstones. Statistics and tags are left out, as the spec demands.
+
+        Many have row groups of their own, which readers of the live files skip.
+        """
         kind = self._types["remove"]
+        if len(removes) > _FEW_ROWS:
+            self._write_waiting()
         for start in range(0, len(removes), _BATCH_ROWS):
             self._rows("remove", _remove_structs(removes[start : start + _BATCH_ROWS], kind))
 

@@ -8,7 +8,7 @@ PROTOCOL.md, "Checkpoint Schema".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
@@ -37,6 +37,7 @@ from txlake.protocol.lazy_stats import (
     unreadable_checkpoint,
 )
 from txlake.protocol.parquet_sizes import require_bounded
+from txlake.protocol.row_groups import RowGroups, rows_of
 
 # The columns of actions other than adds and removes, each with its required field.
 _OTHER_COLUMNS = {
@@ -48,6 +49,7 @@ _OTHER_COLUMNS = {
     "sidecar": "path",
 }
 _OTHER_LEAVES = [f"{name}." for name in _OTHER_COLUMNS]
+_OTHER_KEYS = [f"{name}.{required}" for name, required in _OTHER_COLUMNS.items()]
 _ADD_FIELDS = {
     "path": "path",
     "size": "size",
@@ -101,12 +103,17 @@ def read_checkpoint(data: bytes, *, file: str) -> CheckpointRows:
         return CheckpointRows(files.drop_columns("stats"), DecodedStats(files["stats"]), rest)
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data))
-        fields = _add_fields(parquet)
+        groups = RowGroups(parquet.metadata)
+        with_adds = groups.holding(["add.path"])
+        fields = _add_fields(parquet, with_adds)
         columns = [f"add.{name}" for name in fields - _NOT_COLUMNS]
-        require_bounded(data, parquet.metadata, [*_OTHER_LEAVES, *columns])
-        others = tuple(_read_others(parquet, file))
-        files, present = _read_files(parquet, fields)
-        return CheckpointRows(files, _stats(data, parquet, fields, present, file), others)
+        with_others = groups.holding(_OTHER_KEYS)
+        read = sorted({*with_adds, *with_others})
+        require_bounded(data, parquet.metadata, [*_OTHER_LEAVES, *columns], read)
+        others = tuple(_read_others(parquet, with_others, file))
+        files, present = _read_files(parquet, fields, with_adds)
+        stats = _stats(data, parquet, fields, with_adds, present, file)
+        return CheckpointRows(files, stats, others)
     except PARQUET_ERRORS as error:
         raise unreadable_checkpoint(file, error) from error
 
@@ -119,20 +126,19 @@ def read_removes(data: bytes, *, file: str) -> list[Remove]:
         parquet = pq.ParquetFile(pa.BufferReader(data))
         if "remove" not in parquet.schema_arrow.names:
             return []
-        require_bounded(data, parquet.metadata, ["remove."])
-        return [
-            cast(Remove, action)
-            for action in _actions(parquet.read(["remove"])["remove"], "remove", "path", file)
-        ]
+        groups = RowGroups(parquet.metadata).holding(["remove.path"])
+        require_bounded(data, parquet.metadata, ["remove."], groups)
+        removes = parquet.read_row_groups(groups, ["remove"])["remove"]
+        return [cast(Remove, action) for action in _actions(removes, "remove", "path", file)]
     except PARQUET_ERRORS as error:
         raise unreadable_checkpoint(file, error) from error
 
 
-def _read_others(parquet: pq.ParquetFile, file: str) -> Iterator[Action]:
-    """Yield the actions other than adds and removes, column by column."""
+def _read_others(parquet: pq.ParquetFile, groups: Sequence[int], file: str) -> Iterator[Action]:
+    """Yield the actions other than adds and removes in these row groups, column by column."""
     present = [name for name in _OTHER_COLUMNS if name in parquet.schema_arrow.names]
     if present:
-        table = parquet.read(present)
+        table = parquet.read_row_groups(groups, present)
         for name in present:
             yield from _actions(table[name], name, _OTHER_COLUMNS[name], file)
 
@@ -170,14 +176,18 @@ def _without_nulls(value: JsonObject) -> JsonObject:
     }
 
 
-def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.Table, Mask]:
-    """Return the files without statistics, and a mask of the Parquet rows that hold a file."""
+def _read_files(
+    parquet: pq.ParquetFile, fields: AbstractSet[str], groups: Sequence[int]
+) -> tuple[pa.Table, Mask]:
+    """Return the files in these row groups without statistics, and a mask of the groups' rows that
+    hold a file.
+    """
     batches: list[pa.RecordBatch] = []
-    present = np.zeros(parquet.metadata.num_rows, np.bool_)
-    if "path" in fields:
+    present = np.zeros(rows_of(parquet.metadata, groups), np.bool_)
+    if "path" in fields and groups:
         start = 0
         columns = [f"add.{name}" for name in sorted(fields - _NOT_COLUMNS)]
-        for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
+        for batch in parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns):
             adds = batch.column(0)
             present[start : start + len(adds)] = pc.struct_field(adds, "path").is_valid()
             start += len(adds)
@@ -187,8 +197,9 @@ def _read_files(parquet: pq.ParquetFile, fields: AbstractSet[str]) -> tuple[pa.T
     return pa.Table.from_batches(batches, _COLUMNS_SCHEMA), present
 
 
-def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
-    """Return the fields of `add` that the Parquet statistics don't prove to be null in all rows.
+def _add_fields(parquet: pq.ParquetFile, groups: Sequence[int]) -> AbstractSet[str]:
+    """Return the fields of `add` that the Parquet statistics don't prove to be null in all rows of
+    these row groups.
 
     Nested fields are always kept, except `deletionVector`, and so are all fields of a file with
     very many column chunks. Empty without the column. Raises ValueError if it lacks a required
@@ -202,12 +213,12 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
     names = {item.name for item in fields}
     if not {"path", "partitionValues"} <= names:
         raise ValueError(f"column add: expected path, partitionValues ..., found {sorted(names)}")
-    if metadata.num_row_groups * metadata.num_columns > _CHUNKS_LOOKED_AT_MAX:
+    if len(groups) * metadata.num_columns > _CHUNKS_LOOKED_AT_MAX:
         return names
     # In nested columns null and empty have equal counts; an empty vector counts as none anyway.
     filled = {item.name for item in fields if pa.types.is_nested(item.type) or "." in item.name}
     filled.discard("deletionVector")
-    for group in range(metadata.num_row_groups):
+    for group in groups:
         columns = metadata.row_group(group)
         for place in range(columns.num_columns):
             column = columns.column(place)
@@ -221,12 +232,19 @@ def _add_fields(parquet: pq.ParquetFile) -> AbstractSet[str]:
 
 
 def _stats(
-    data: bytes, parquet: pq.ParquetFile, fields: AbstractSet[str], present: Mask, file: str
+    data: bytes,
+    parquet: pq.ParquetFile,
+    fields: AbstractSet[str],
+    groups: Sequence[int],
+    present: Mask,
+    file: str,
 ) -> ParquetStats | DecodedStats:
-    """Return the files' statistics, not yet decoded; nulls where the file has none."""
+    """Return the statistics of the files in these row groups, not yet decoded; nulls where the file
+    has none.
+    """
     names = [name for name in ("stats", "stats_parsed") if name in fields]
     if names and present.any():
-        return ParquetStats(data, parquet.metadata, names, present, file)
+        return ParquetStats(data, parquet.metadata, names, groups, present, file)
     return DecodedStats(pa.chunked_array([_nulls(pa.string(), int(np.count_nonzero(present)))]))
 
 

@@ -15,7 +15,13 @@ from urllib.parse import quote
 import msgspec
 
 from txlake.protocol.actions import Json
-from txlake.protocol.file_names import VERSION_MAX
+from txlake.protocol.file_names import (
+    VERSION_MAX,
+    ClassicCheckpoint,
+    V2Checkpoint,
+    log_path,
+    parse_name,
+)
 
 HINT_BYTES_MAX = 256 * 1024
 """The size limit of a hint, into which writers may put the checkpoint's schema."""
@@ -44,9 +50,22 @@ class Hint:
     v2_modified_ms: int = 0
 
 
-def read_hint(data: bytes) -> int | None:
-    """Return the hint's version; None if it is unreadable, longer than any writer's, or fails its
-    checksum.
+@dataclass(frozen=True, slots=True)
+class HintedCheckpoint:
+    """The checkpoint that a hint names.
+
+    Attributes:
+        version: its table version.
+        path: its file, relative to the table; None for one in several parts.
+    """
+
+    version: int
+    path: str | None
+
+
+def read_hint(data: bytes) -> HintedCheckpoint | None:
+    """Return the hint's checkpoint; None if the hint is unreadable, longer than any writer's, or
+    fails its checksum.
     """
     if len(data) > HINT_BYTES_MAX:
         return None
@@ -61,7 +80,19 @@ def read_hint(data: bytes) -> int | None:
             return None
     except (ValueError, RecursionError):
         return None
-    return version if 0 <= version <= VERSION_MAX else None
+    return HintedCheckpoint(version, _path(version, value)) if 0 <= version <= VERSION_MAX else None
+
+
+def _path(version: int, value: Mapping[str, Json]) -> str | None:
+    """Return the path of the hinted checkpoint's one file; None if it has several, or a name that
+    isn't a V2 checkpoint's of the version.
+    """
+    v2 = value.get("v2Checkpoint")
+    if isinstance(v2, Mapping):
+        file = parse_name(str(v2.get("path")))
+        is_own = isinstance(file, V2Checkpoint) and file.version == version
+        return log_path(file) if file is not None and is_own else None
+    return log_path(ClassicCheckpoint(version)) if value.get("parts") is None else None
 
 
 def write_hint(hint: Hint) -> bytes:

@@ -33,22 +33,28 @@ def unreadable_checkpoint(file: str, error: Exception) -> CorruptTable:
 
 
 class ParquetStats:
-    """The statistics in one Parquet file, of the rows where `present` is true."""
+    """The statistics in some row groups of one Parquet file, of the rows where `present` is
+    true.
+    """
 
-    __slots__ = ("_columns", "_data", "_file", "_metadata", "_present", "rows")
+    __slots__ = ("_columns", "_data", "_file", "_groups", "_metadata", "_present", "rows")
 
     def __init__(
         self,
         data: bytes,
         metadata: pq.FileMetaData,
         fields: Sequence[str],
+        groups: Sequence[int],
         present: Mask,
         file: str,
     ) -> None:
-        """`fields`: which of `stats` and `stats_parsed` the file has, at least one."""
+        """`fields`: which of `stats` and `stats_parsed` the file has, at least one. `present`: for
+        each row of the `groups`.
+        """
         self._data = data
         self._metadata = metadata
         self._columns = [f"add.{name}" for name in fields]
+        self._groups = groups
         self._present = present
         self._file = file
         self.rows = int(np.count_nonzero(present))
@@ -75,7 +81,7 @@ class ParquetStats:
         budget = Budget(self._data, self._metadata, self._columns)
         parquet = pq.ParquetFile(pa.BufferReader(self._data), metadata=self._metadata)
         start = 0
-        for group in range(self._metadata.num_row_groups):
+        for group in self._groups:
             end = start + self._metadata.row_group(group).num_rows
             if wanted[start:end].any():
                 budget.spend(group)

@@ -8,11 +8,12 @@ pyarrow allocates what they state. Source: the Parquet format's `parquet.thrift`
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from txlake.protocol.row_groups import rows_of
 from txlake.protocol.thrift_compact import Fields, read_fields, read_unsigned
 
 # The limits for any file, and in addition for each of its bytes.
@@ -28,15 +29,22 @@ _COUNT = 1
 _LEVELS_V2, _IS_COMPRESSED_V2 = (5, 6), 7
 
 
-def require_bounded(data: bytes, metadata: pq.FileMetaData, columns: Iterable[str]) -> None:
-    """Raise ValueError when the columns would become far larger than files of that size do.
+def require_bounded(
+    data: bytes,
+    metadata: pq.FileMetaData,
+    columns: Iterable[str],
+    groups: Sequence[int] | None = None,
+) -> None:
+    """Raise ValueError when the columns of these row groups (all when None) would become far larger
+    than files of that size do.
 
     `columns` are prefixes of paths of the columns to be read (`add.path`, `protocol.`).
     """
+    groups = range(metadata.num_row_groups) if groups is None else groups
     budget = Budget(data, metadata, columns)
-    for group in range(metadata.num_row_groups):
+    for group in groups:
         budget.spend(group)
-    budget.require_rows(metadata.num_rows)
+    budget.require_rows(rows_of(metadata, groups))
 
 
 class Budget:
@@ -72,9 +80,7 @@ class Budget:
                     )
 
     def require_rows(self, rows: int) -> None:
-        """Raise ValueError when the counted groups, which must be all, have fewer values
-        than rows.
-        """
+        """Raise ValueError when the counted groups, which have so many rows, have fewer values."""
         if self._places and rows > self._values:
             raise ValueError(f"{rows} rows are said to be in {self._values} values")
 

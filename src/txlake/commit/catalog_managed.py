@@ -7,7 +7,7 @@ and ratified commits do, published or not. Source: docs/internals/catalog.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -230,14 +230,27 @@ class CatalogManagedFiles:
     def list(
         self, prefix: str, start_after: str | None = None, before: str | None = None
     ) -> Iterator[StoredObject]:
-        """Return the files up to the head by path, those of unpublished commits included.
+        """Return the files up to the head by path, as `visible` those of the store's listing."""
+        if self._head is None:
+            self.refresh()
+        listed = list(self._store.list(prefix, start_after, before))
+        return self.visible(prefix, listed, start_after, before)
+
+    def visible(
+        self,
+        prefix: str,
+        listed: Sequence[StoredObject],
+        start_after: str | None = None,
+        before: str | None = None,
+    ) -> Iterator[StoredObject]:
+        """Return those files of the store's folder that are up to the head, by path, and the
+        unpublished commits; `start_after` and `before` say which part of the folder was listed.
 
         Raises CorruptTable if the log has a version beyond the ledger's head, or lacks the newest
         published one.
         """
         if self._head is None:
             self.refresh()
-        listed = list(self._store.list(prefix, start_after, before))
         if prefix == LOG_FOLDER:
             self._check_end(max((_committed_version(item.path) for item in listed), default=-1))
         found = {item.path: item for item in listed if version_of(item.path) <= self._version}

@@ -227,7 +227,7 @@ def _write_hint(log: TableLog, hint: Hint) -> None:
             known = read_hint(log.store.get(LAST_CHECKPOINT_PATH))
         except FileNotFoundError:
             known = None
-        if known is None or known <= hint.version:
+        if known is None or known.version <= hint.version:
             log.store.put(LAST_CHECKPOINT_PATH, write_hint(hint))
     except TxlakeError as error:
         _log.warning("%s: _last_checkpoint was not written: %s", log.name, error)

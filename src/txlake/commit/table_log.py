@@ -23,12 +23,13 @@ from txlake.commit.commit_times import CommitTimes
 from txlake.commit.fifo_lock import FifoLock
 from txlake.commit.history import HistoryRow, history_row
 from txlake.commit.log_reading import LogReader
+from txlake.commit.newest_versions import newest_files
 from txlake.commit.parallel import FollowingWork, begin, begin_work, is_far
 from txlake.datafiles.vectors import ExternalVectors
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
-from txlake.ports import PutOutcome, Store, System
+from txlake.ports import PutOutcome, Store, StoredObject, System
 from txlake.protocol.actions import Action, CommitInfo, Txn, decode_actions, encode_actions
 from txlake.protocol.file_names import (
     LAST_CHECKPOINT_PATH,
@@ -42,7 +43,7 @@ from txlake.protocol.file_names import (
     log_path,
     parse_name,
 )
-from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, read_hint
+from txlake.protocol.last_checkpoint import HINT_BYTES_MAX, HintedCheckpoint, read_hint
 from txlake.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -237,7 +238,7 @@ class TableLog:
             self.forget()
             return self._open(head)
         requested = self._reader.request(_commit_paths(known.version, head))
-        listing = self.listing(known.version)
+        listing = self._newest_listing(known.version)
         entry = listing.commits.get(known.version)
         if self.catalog_table is not None:
             is_same = entry is not None
@@ -523,8 +524,21 @@ class TableLog:
         given.
         """
         after = None if from_version is None else listing_start(from_version)
-        objects = self._files.list(LOG_FOLDER, after, VERSIONS_END)
-        return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+        return _listing_of(self._files.list(LOG_FOLDER, after, VERSIONS_END))
+
+    def _newest_listing(self, start: int, checkpoint: HintedCheckpoint | None = None) -> Listing:
+        """Return the log's files of version `start` and later, as far as its newest version is
+        built from them; `checkpoint`: the one of `start`, or None if its state is known.
+
+        On this machine's disks they are looked up by name where that is enough.
+        """
+        found = newest_files(self.store, start, checkpoint, self.system.now_ms())
+        if found is None:
+            return self.listing(start)
+        if self._ledger_files is None:
+            return _listing_of(found)
+        after = listing_start(start)
+        return _listing_of(self._ledger_files.visible(LOG_FOLDER, found, after, VERSIONS_END))
 
     def _open(self, head: int | None) -> Snapshot | None:
         """Return the latest version from the store alone, by a catalog table's head or the hint
@@ -565,8 +579,8 @@ class TableLog:
         hint = self._hint()
         if hint is None:
             return None
-        listing = self.listing(hint)
-        if not any(item.version >= hint for item in listing.checkpoints):
+        listing = self._newest_listing(hint.version, hint)
+        if not any(item.version >= hint.version for item in listing.checkpoints):
             return None
         try:
             return self._reader.load(listing, None)
@@ -612,8 +626,8 @@ class TableLog:
         kept = [item for item in self._old.items() if item[0] != snapshot.version]
         self._old = dict([*kept[1 - _OLD_SNAPSHOTS :], (snapshot.version, snapshot)])
 
-    def _hint(self) -> int | None:
-        """Return the version of the hint file; None without one, or if it can't be parsed."""
+    def _hint(self) -> HintedCheckpoint | None:
+        """Return the checkpoint of the hint file; None without one, or if it can't be parsed."""
         try:
             return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
         except FileNotFoundError:
@@ -630,6 +644,10 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.in_commit_timestamp_ms
+
+
+def _listing_of(objects: Iterable[StoredObject]) -> Listing:
+    return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
 
 def _commit_paths(known: int, head: int | None) -> Iterator[str]:

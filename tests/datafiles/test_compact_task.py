@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyroaring import BitMap64
 
-from txlake.datafiles import parquet
+from txlake.datafiles import compact_task, parquet
 from txlake.datafiles.compact_task import BINS, CompactTask
 from txlake.datafiles.packed_positions import pack_positions
 from txlake.datafiles.write_task import Layout, WriteTask
@@ -44,7 +44,8 @@ def _source(place: Path, rows: pa.Table, ordinal: int = 0, **options: Any) -> di
     vector = None
     if deleted is not None:
         vector = _vector(data=pack_positions(np.array(deleted, np.int64)))
-    return {"ordinal": ordinal, "url": place.as_uri(), "vector": vector, **known}
+    size = place.stat().st_size
+    return {"ordinal": ordinal, "url": place.as_uri(), "size": size, "vector": vector, **known}
 
 
 def _vector(data: bytes | None = None, url: str = "") -> dict[str, Any]:
@@ -84,6 +85,13 @@ def _time(text: str) -> datetime:
 
 
 V = pa.schema([("v", pa.int64())])
+
+
+@pytest.fixture(autouse=True, params=["together", "one by one"])
+def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files are read together, or as large ones are."""
+    if request.param == "one by one":
+        monkeypatch.setattr(compact_task, "FILE_BYTES_MAX", -1)
 
 
 def test_rows_come_in_the_order_of_files_without_the_deleted_ones(tmp_path: Path) -> None:
@@ -482,3 +490,44 @@ def test_row_groups_end_at_rows_or_bytes(tmp_path: Path) -> None:
     assert groups() == [280_000]
     assert groups(row_group_rows=100_000) == [140_000, 140_000]
     assert groups(row_group_bytes=500_000) == [70_000] * 4
+
+
+def test_files_of_any_kind_between_small_ones_keep_their_order(tmp_path: Path) -> None:
+    schema = pa.schema([("v", pa.int64()), ("s", pa.string())])
+    sources, expected, moved = list[dict[str, Any]](), list[int](), list[int]()
+    for number in range(300):
+        values = range(10 * number, 10 * number + number % 7)
+        rows = pa.table({"v": pa.array(values, pa.int64()), "s": [str(v) for v in values]})
+        options: dict[str, Any] = {"row_group_size": 3}
+        match number % 11:
+            case 3:
+                rows = rows.cast(pa.schema([("v", pa.int32()), ("s", pa.string())]))
+            case 5:
+                rows = rows.select(["s", "v"])
+            case 6 if values:
+                options["deleted"] = [0]
+            case 7:
+                rows = rows.append_column("more", pa.nulls(len(rows), pa.int8()))
+            case 8:
+                options["store_schema"] = False
+        kept = list(values)[1 if "deleted" in options else 0 :]
+        sources.append(_source(tmp_path / f"{number}", rows, number, **options))
+        expected += kept
+        moved.append(len(kept))
+    for threads in (1, 3):
+        report = _done(_task(tmp_path, schema, threads=threads), *sources)
+        assert _moved(report) == moved
+        written = _rows(tmp_path, report)
+        assert written["v"].to_pylist() == expected
+        assert written["s"].to_pylist() == list(map(str, expected))
+
+
+def test_a_damaged_file_among_small_ones_is_named(tmp_path: Path) -> None:
+    sources = [_source(tmp_path / f"{v}", pa.table({"v": [v]}), v) for v in range(80)]
+    (tmp_path / "70").write_bytes(b"PAR1" * 20)
+    with pytest.raises(CorruptTable, match="/70 can't be read"):
+        _done(_task(tmp_path, V, threads=2), *sources)
+    (tmp_path / "70").unlink()
+    with pytest.raises(FileNotFoundError):
+        _done(_task(tmp_path, V, threads=2), *sources)
+    assert not list(tmp_path.glob("out*"))

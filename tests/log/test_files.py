@@ -46,6 +46,19 @@ def test_rows_and_actions_are_the_same_thing() -> None:
 
 
 @pytest.mark.parametrize("form", [0, 1])
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_keys_without_a_live_file_are_found_together(form: int, count: int) -> None:
+    files = _both([add(str(number)) for number in range(40)])[form]
+    files = files.apply([add("new")], [add("3").key, add("5", vector=vector()).key])
+    keys = [add(str(number)).key for number in range(count)]
+    other = add("2", vector=vector()).key
+    expected = {key for key in keys if key not in files}
+    assert expected == ({add("3").key} if count > 3 else set())
+    wanted = [*keys, other, add("absent").key, add("new").key]
+    assert files.without(wanted) == {*expected, other, add("absent").key}
+
+
+@pytest.mark.parametrize("form", [0, 1])
 def test_a_commit_replaces_files_by_their_key(form: int) -> None:
     base = _both([add("a"), add("b", vector=vector()), add("c")])[form]
     files = base.apply([add("b", vector=vector(offset=9)), add("c", size=99)], [("a", None)])

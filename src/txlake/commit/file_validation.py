@@ -13,6 +13,7 @@ from txlake.commit.feed_rules import FEED, has_feed, reserved_column
 from txlake.commit.row_tracking import COMMIT_VERSION_COLUMN, NO_ROW_IDS, ROW_ID_COLUMN, RowIds
 from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import CorruptTable, InvalidRequest
+from txlake.log.files import canonical_key
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import (
     Action,
@@ -51,8 +52,9 @@ def files_once(request: ValidationRequest) -> None:
 
 def removed_files_are_live(request: ValidationRequest) -> None:
     """Raise InvalidRequest for a removed file that isn't in the table."""
+    missing = request.before.files.without(file.key for file in request.removed)
     for file in request.removed:
-        if file.key not in request.before.files:
+        if missing and canonical_key(file.key) in missing:
             raise request.refuse_file(file, "it can't be removed: it isn't in the table")
 
 

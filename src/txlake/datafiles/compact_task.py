@@ -6,9 +6,9 @@ that pyarrow can't copy exactly stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from txlake.datafiles.files import open_file
+from txlake.datafiles.many_files import FILE_BYTES_MAX, SmallFiles, in_order
 from txlake.datafiles.parquet import (
     OLD_TIMES,
     SHREDDED,
@@ -45,6 +46,7 @@ _FILE = pa.struct(
     [
         ("ordinal", pa.int64()),
         ("url", pa.string()),
+        ("size", pa.int64()),
         ("base_row_id", pa.int64()),
         ("row_version", pa.int64()),
         ("vector", _VECTOR),
@@ -61,6 +63,7 @@ BINS = pa.schema(
 _MERGED_ROWS = 65_536
 _MERGED_BYTES = 32 * 1024 * 1024
 _AHEAD_BYTES = 64 * 1024 * 1024  # read while others are written
+_FILES_TOGETHER = 64
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class CompactTask:
         by_id: columns are found by field id, else by name.
         row_id, row_version: the columns that preserve a moved row's id and version; None for none.
         options: those of the table's store.
+        threads: how many read small files.
     """
 
     write: WriteTask
@@ -79,6 +83,7 @@ class CompactTask:
     row_id: str | None = None
     row_version: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    threads: int = 1
 
     def __call__(
         self, batches: Iterator[pa.RecordBatch], partition: int, attempt: int
@@ -102,7 +107,7 @@ class CompactTask:
         partition = tuple(bin_row["partition"])
         sources = [_Source(self, columns, file) for file in bin_row["files"]]
         try:
-            rows = _merge_small_batches(chain.from_iterable(map(_Source.batches, sources)))
+            rows = _merge_small_batches(self._rows(sources, SmallFiles(schema, by_id=self.by_id)))
             with read_ahead(rows, _AHEAD_BYTES) as batches:
                 for batch in batches:
                     output.append(partition, batch)
@@ -119,6 +124,24 @@ class CompactTask:
         counts = np.array([source.moved for source in sources], "<i8").tobytes()
         moved = report_row("moved", key=number, data=counts)
         return [*({**file, "group": number} for file in files), *skipped, moved]
+
+    def _rows(self, sources: Sequence[_Source], small: SmallFiles) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows of the sources, in order. Raises as `_Source.batches`."""
+
+        def read(part: Sequence[_Source]) -> list[tuple[_Source, pa.Table | None]]:
+            """Return the small files of a part of the sources, read; None for others."""
+            return [(one, small.read(one.url) if one.is_small else None) for one in part]
+
+        parts = (
+            sources[at : at + _FILES_TOGETHER] for at in range(0, len(sources), _FILES_TOGETHER)
+        )
+        for found in in_order(read, parts, self.threads):
+            for is_read, group in groupby(found, lambda each: each[1] is not None):
+                if is_read:
+                    yield from small.as_rows([source.take(rows) for source, rows in group])
+                else:
+                    for source, _ in group:
+                        yield from source.batches()
 
     def open(self, file: Mapping[str, Any]) -> pa.NativeFile:
         """Open a file, a row of `_FILE`. Raises FileNotFoundError."""
@@ -150,13 +173,31 @@ class _Source:
         self.moved = 0
         self.skip_reason: str | None = None
 
+    @property
+    def url(self) -> str:
+        """The file's encoded URL."""
+        url: str = self._file["url"]
+        return url
+
+    @property
+    def is_small(self) -> bool:
+        """Whether all rows of a small file are moved as they are."""
+        task, file = self._task, self._file
+        keeps_ids = task.row_id is not None or task.row_version is not None
+        return not keeps_ids and file["vector"] is None and file["size"] <= FILE_BYTES_MAX
+
+    def take(self, rows: pa.Table) -> pa.Table:
+        """Count rows that were read together with other files', and return them."""
+        self.moved = rows.num_rows
+        return rows
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the live rows, in order; none if the file stays as it is.
 
         Sets `skip_reason` before the first batch, and counts in `moved`. Raises CorruptTable for a
         file that can't be decoded, and FileNotFoundError.
         """
-        url = self._file["url"]
+        url = self.url
         deleted_positions = self._task.deleted_positions(self._file["vector"])
         with self._task.open(self._file) as source, corrupt_table_errors(url):
             file = open_parquet(source)

@@ -136,6 +136,18 @@ class Columns:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
+def as_they_are(columns: Columns, file_schema: pa.Schema) -> bool:
+    """Return whether a file has all of the columns in the table's types, so that `Columns.of`
+    changes nothing but names. `columns` were found in the file, which has the schema.
+    """
+    return all(
+        name is not None
+        and file_schema.field(name).type.equals(field.type)
+        and not _requires(field.type)
+        for name, field in zip(columns.sources, columns.schema, strict=True)
+    )
+
+
 def iter_rows(
     file: pq.ParquetFile, columns: Columns, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:

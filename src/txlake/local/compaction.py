@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import count
 from typing import Any
 
@@ -22,6 +22,7 @@ from txlake.datafiles.compact_task import CompactTask
 from txlake.datafiles.stored_vectors import StoredVector
 from txlake.errors import CorruptTable
 from txlake.local.choice import ONE_TASK_BYTES, Declined
+from txlake.local.file_rows import threads_for
 from txlake.local.remote_files import RemoteFile
 from txlake.local.table import LocalTable
 from txlake.local.writing import moving_task, partition_fields, result_of
@@ -30,7 +31,7 @@ from txlake.log.small_files import PackingLimits, small_files
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.clustering import as_clustered
 from txlake.protocol.features import SHREDDING
-from txlake.protocol.paths import decode_path
+from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.sql.statements import Expression, condition_text
 
@@ -178,6 +179,7 @@ def bin_rows(
                 {
                     "ordinal": ordinal,
                     "url": url_of(add),
+                    "size": add.size,
                     "base_row_id": add.base_row_id,
                     "row_version": add.default_row_commit_version,
                     "vector": None if vector is None else asdict(vector),
@@ -206,11 +208,15 @@ def pack_by_driver(table: LocalTable, bins: Sequence[Bin]) -> Rewritten:
     def vector_of(_: int, add: Add) -> StoredVector | None:
         return None if add.deletion_vector is None else StoredVector.packed(table.deleted(add))
 
+    reach = table.reach
     try:
         remote = _fetched(table, files)
-        task = _DriverTask(**_fields_of(compact_task(table)), remote=remote)
+        task = replace(
+            _DriverTask(**_fields_of(compact_task(table)), remote=remote),
+            threads=threads_for(len(files)),
+        )
         reports: list[dict[str, Any]] = []
-        for row in bin_rows(table, bins, lambda add: table.reach.url(add.path), vector_of):
+        for row in bin_rows(table, bins, lambda add: reach.url(add.path), vector_of):
             reports += task.compact_bin(row, f"part-{row['number']:05d}-{task.write.job_id}")
     except FileNotFoundError as error:
         raise Declined(str(error)) from error
@@ -221,7 +227,11 @@ def pack_by_driver(table: LocalTable, bins: Sequence[Bin]) -> Rewritten:
 
 def _fetched(table: LocalTable, files: Sequence[Add]) -> dict[int, RemoteFile]:
     """Fetch the files that aren't on this machine, side by side; return them by ordinal."""
-    found = {ordinal: table.remote_file(add) for ordinal, add in enumerate(files)}
+    found = {
+        ordinal: table.remote_file(add)
+        for ordinal, add in enumerate(files)
+        if table.is_remote or is_absolute(add.path)
+    }
     remote = {ordinal: file for ordinal, file in found.items() if file is not None}
     table.reads.fetch([(file, [(0, files[ordinal].size)]) for ordinal, file in remote.items()])
     return remote

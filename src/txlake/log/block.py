@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 from typing import cast
@@ -24,6 +25,8 @@ from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
 
 _LOCAL_ROOTS = ("/", "file:")
 _SCANS_BEFORE_INDEX = 16
+# A pass over all paths is sooner than the index for one path in so many.
+_PATHS_OF_A_PASS = 8
 _STATS_PLACE = FILES_SCHEMA.get_field_index("stats")
 
 
@@ -195,7 +198,7 @@ class Block:
 
     def find(self, keys: Iterable[FileKey]) -> dict[FileKey, int]:
         """Return the row number of each of these canonical keys that is in the block."""
-        wanted = keys if isinstance(keys, frozenset) else frozenset(keys)
+        wanted = keys if isinstance(keys, AbstractSet) else frozenset(keys)
         found: dict[FileKey, int] = {}
         for row in self.rows_of_paths({path for path, _ in wanted}):
             key = self._key_at(row)
@@ -206,10 +209,12 @@ class Block:
     def rows_of_paths(self, paths: set[str]) -> list[int]:
         """Return the numbers of all rows with these canonical paths, in no order.
 
-        The first few calls scan all rows, later ones use an index.
+        The first few calls scan all rows, and so do calls with many paths; others use an index.
         """
         if not self._rows:
             return []
+        if len(paths) > self._rows // _PATHS_OF_A_PASS:
+            return [row for row, path in enumerate(self._paths()) if path in paths]
         if self._hashes is None and self._adds is None and self._scan_is_cheaper(len(paths)):
             return self._scan(paths)
         return list(chain.from_iterable(map(self._indexed, paths)))

@@ -107,6 +107,12 @@ class Files:
         key = canonical_key(key)
         return key in self._tail or self._base_row(key) is not None
 
+    def without(self, keys: Iterable[FileKey]) -> set[FileKey]:
+        """Return the canonical keys of those that no live file has; they are looked up together."""
+        missing = {canonical_key(key) for key in keys} - self._tail.keys()
+        dead = self._dead()
+        return missing - {key for key, row in self._base.find(missing).items() if row not in dead}
+
     def get(self, key: FileKey) -> Add | None:
         """Return the live file with this key; None if there is none."""
         key = canonical_key(key)

@@ -46,13 +46,18 @@ Value = TypeVar("Value")
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
+def threads_for(works: int) -> int:
+    """Return how many threads decode files in so many works: at most 8, and one for each CPU."""
+    return min(_THREADS_MAX, os.cpu_count() or 1, works)
+
+
 def decode_each(decode: Callable[[Item], Value], files: Sequence[Item]) -> list[Value]:
     """Return the results of `decode` on each file, in order.
 
     Several files are decoded side by side, by at most 8 threads and at most one for each CPU; one
     by the caller's own thread. Raises the error of the first file that failed.
     """
-    threads = min(_THREADS_MAX, os.cpu_count() or 1, len(files))
+    threads = threads_for(len(files))
     if threads < 2:
         return [decode(one) for one in files]
     with ThreadPoolExecutor(threads) as pool:

@@ -246,11 +246,9 @@ class CatalogManagedFiles:
         """Return those files of the store's folder that are up to the head, by path, and the
         unpublished commits; `start_after` and `before` say which part of the folder was listed.
 
-        Raises CorruptTable if the log has a version beyond the ledger's head, or lacks the newest
-        published one.
+        The head was requested before they were listed. Raises CorruptTable if the log has a version
+        beyond it, or lacks the newest published one.
         """
-        if self._head is None:
-            self.refresh()
         if prefix == LOG_FOLDER:
             self._check_end(max((_committed_version(item.path) for item in listed), default=-1))
         found = {item.path: item for item in listed if version_of(item.path) <= self._version}

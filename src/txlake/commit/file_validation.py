@@ -54,7 +54,7 @@ def removed_files_are_live(request: ValidationRequest) -> None:
     """Raise InvalidRequest for a removed file that isn't in the table."""
     missing = request.before.files.without(file.key for file in request.removed)
     for file in request.removed:
-        if missing and canonical_key(file.key) in missing:
+        if canonical_key(file.key) in missing:
             raise request.refuse_file(file, "it can't be removed: it isn't in the table")
 
 

@@ -16,7 +16,7 @@ from txlake.lake.lake import Lake
 from txlake.ports import Store
 from txlake.protocol.actions import Action, Add, Metadata, Protocol, encode_actions
 from txlake.protocol.file_names import commit_path
-from txlake.server.app import OWN_ROOT, ROOT, application
+from txlake.server.app import ICEBERG_ROOT, OWN_ROOT, ROOT, application
 from txlake.server.calls import Limits, ServedLake, SessionPool
 from txlake.server.serving import restricted_engine
 from txlake.server.tokens import Token, Tokens
@@ -80,7 +80,7 @@ class Client:
         extra: dict[str, Any] = {"content": content} if content is not None else {"json": body}
         if content is None and body is None:
             extra = {}
-        whole = path if path.startswith(OWN_ROOT) else f"{ROOT}{path}"
+        whole = path if path.startswith((OWN_ROOT, ICEBERG_ROOT)) else f"{ROOT}{path}"
         return self._http.request(method, whole, headers=headers, **extra)
 
     # Tables

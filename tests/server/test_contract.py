@@ -19,7 +19,7 @@ from tests.server.client import CATALOG, OPEN, Client, failed, file
 from txlake.protocol.unity_columns import _TYPE_NAMES
 from txlake.server import bodies, commits, delta
 from txlake.server.api_errors import STATUSES
-from txlake.server.app import ENDPOINTS, OWN_ROOT, ROOT
+from txlake.server.app import ENDPOINTS, ICEBERG_ROOT, OWN_ROOT, ROOT
 
 CONTRACT: dict[str, Any] = json.loads(Path(__file__).with_name("contract.json").read_text())
 ROUTES = {f"{one['method']} {one['path']}": one for one in (*CONTRACT["delta"], *CONTRACT["unity"])}
@@ -28,7 +28,8 @@ REFUSED = "POST /tables"
 
 
 def test_the_server_has_all_routes_and_no_others() -> None:
-    of_the_api = [one for one in ENDPOINTS if not one.path.startswith(OWN_ROOT)]
+    others = (OWN_ROOT, ICEBERG_ROOT)
+    of_the_api = [one for one in ENDPOINTS if not one.path.startswith(others)]
     own = {f"{one.method} {one.path.removeprefix(ROOT)}" for one in of_the_api}
     assert own - {REFUSED} == set(ROUTES)
 

@@ -44,12 +44,14 @@ class PublishedVersion:
     """The newest version that Iceberg's readers see.
 
     Attributes:
-        location: the metadata file's, as Iceberg names files.
         timestamp_ms: of the version's commit.
+        path: the metadata file's, below the table.
+        location: the same, as Iceberg names files.
     """
 
     version: int
     timestamp_ms: int
+    path: str
     location: str
 
 
@@ -97,7 +99,7 @@ def publish_iceberg(log: TableLog, snapshot: Snapshot) -> PublishedVersion:
     if not has_pyiceberg():
         raise InvalidRequest(f"{log.name}: {WITHOUT_PYICEBERG}")
     from txlake.iceberg.conversion import Place
-    from txlake.iceberg.metadata_files import metadata_location
+    from txlake.iceberg.metadata_files import metadata_location, metadata_path
     from txlake.iceberg.store_io import StoreIO
 
     with _states_lock:
@@ -108,6 +110,7 @@ def publish_iceberg(log: TableLog, snapshot: Snapshot) -> PublishedVersion:
     return PublishedVersion(
         version=newest.version,
         timestamp_ms=int(newest.metadata.properties["delta-timestamp"]),
+        path=metadata_path(newest.number),
         location=metadata_location(log.store.url, newest.number),
     )
 

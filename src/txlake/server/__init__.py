@@ -14,6 +14,7 @@ lake carry out the requests, in a bounded number of threads.
 | `bodies` | request bodies, as checked values |
 | `delta`, `commits`, `creation` | the Delta API: tables, commits, new tables |
 | `names` | the older API: catalogs, schemas, tables |
+| `iceberg` | Iceberg's REST catalog, to read |
 | `served_sql` | SQL over HTTP |
 | `scripts`, `refusals` | a script by any door: what a caller may run, and what nobody may |
 | `flight` | Flight SQL |

@@ -22,14 +22,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from txlake.errors import TxlakeError
-from txlake.server import commits, creation, delta, names, served_sql
+from txlake.server import commits, creation, delta, iceberg, names, served_sql
 from txlake.server.api_errors import ApiError, api_error_of
 from txlake.server.calls import ApiResponse, Call, Handler, ServedLake
 from txlake.server.tokens import Caller, Tokens
 
 ROOT = "/api/2.1/unity-catalog"
 OWN_ROOT = "/api/txlake/v1"
+ICEBERG_ROOT = "/iceberg/v1"
 _DELTA = f"{ROOT}/delta/v1"
+_NAMESPACE = f"{ICEBERG_ROOT}/namespaces/{{namespace}}"
+_VIEW = f"{_NAMESPACE}/views/{{view}}"
 _TABLES = f"{_DELTA}/catalogs/{{catalog}}/schemas/{{schema}}/tables"
 # The most that a cancelled statement takes to end (`txlake.spark.served`).
 _CANCELLATION_S = 60.0
@@ -92,6 +95,32 @@ ENDPOINTS = (
     Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run, runs_sql=True),
     Endpoint("POST", f"{OWN_ROOT}/sessions", served_sql.begin_session),
     Endpoint("DELETE", f"{OWN_ROOT}/sessions/{{session}}", served_sql.end_session),
+    Endpoint("GET", f"{ICEBERG_ROOT}/config", iceberg.config),
+    Endpoint("GET", f"{ICEBERG_ROOT}/namespaces", iceberg.namespaces),
+    Endpoint("GET", _NAMESPACE, iceberg.namespace),
+    Endpoint("HEAD", _NAMESPACE, iceberg.namespace_exists),
+    Endpoint("GET", f"{_NAMESPACE}/tables", iceberg.tables),
+    Endpoint("GET", f"{_NAMESPACE}/tables/{{table}}", iceberg.table),
+    Endpoint("HEAD", f"{_NAMESPACE}/tables/{{table}}", iceberg.table_exists),
+    Endpoint("POST", f"{_NAMESPACE}/tables/{{table}}/metrics", iceberg.metrics),
+    *(
+        Endpoint(method, path, iceberg.refuse, changes=True)
+        for method, path in (
+            ("POST", f"{ICEBERG_ROOT}/namespaces"),
+            ("DELETE", _NAMESPACE),
+            ("POST", f"{_NAMESPACE}/properties"),
+            ("POST", f"{_NAMESPACE}/tables"),
+            ("POST", f"{_NAMESPACE}/tables/{{table}}"),
+            ("DELETE", f"{_NAMESPACE}/tables/{{table}}"),
+            ("POST", f"{_NAMESPACE}/register"),
+            ("POST", f"{ICEBERG_ROOT}/tables/rename"),
+            ("POST", f"{ICEBERG_ROOT}/transactions/commit"),
+            ("POST", f"{_NAMESPACE}/views"),
+            ("POST", _VIEW),
+            ("DELETE", _VIEW),
+            ("POST", f"{ICEBERG_ROOT}/views/rename"),
+        )
+    ),
 )
 """All routes of the server."""
 

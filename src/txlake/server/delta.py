@@ -211,6 +211,19 @@ def check_operation(operation: str) -> str:
     return operation
 
 
+def lent_options(call: Call, location: str) -> Mapping[str, str]:
+    """Return the lake's own credentials for a location, by the clients' names; none where a client
+    needs none.
+    """
+    lake_options = {key.lower(): text for key, text in call.engine.storage_options.items()}
+    found: dict[str, str] = {}
+    for name, keys in _CREDENTIAL_OPTIONS.get(location.partition(":")[0], {}).items():
+        text = next((lake_options[key] for key in keys if key in lake_options), None)
+        if text is not None:
+            found[name] = text
+    return found
+
+
 def _credentials(call: Call, location: str, operation: str) -> ApiResponse:
     """Return a location's credentials: the lake's own for S3 and Azure, an empty set elsewhere.
 
@@ -222,20 +235,15 @@ def _credentials(call: Call, location: str, operation: str) -> ApiResponse:
         raise ApiError(
             "PermissionDeniedException", f"{call.caller.name!r} may only read; ask for READ"
         )
-    options = _CREDENTIAL_OPTIONS.get(location.partition(":")[0], {})
-    config: dict[str, str] = {}
-    if options:
+    config: Mapping[str, str] = {}
+    if location.partition(":")[0] in _CREDENTIAL_OPTIONS:
         if not call.served_lake.vends_credentials or call.caller.read_only:
             raise ApiError(
                 "PermissionDeniedException",
                 f"this server lends no credentials for {location} to {call.caller.name!r}; "
                 "give the client its own",
             )
-        lake_options = {key.lower(): text for key, text in call.engine.storage_options.items()}
-        for name, keys in options.items():
-            text = next((lake_options[key] for key in keys if key in lake_options), None)
-            if text is not None:
-                config[name] = text
+        config = lent_options(call, location)
     expires_ms = call.engine.system.now_ms() + _CREDENTIALS_MS
     credentials = {
         "prefix": location,

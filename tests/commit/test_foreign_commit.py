@@ -512,12 +512,12 @@ def together(
 def test_of_several_the_table_is_named_that_moved() -> None:
     lake = LakeOf().create("a", "b", opens=True)
     when(lake, "ratify", lambda: lake.append("b", add("ours")))
-    assert together(lake, "a", "b") == Rejected("b", Overtaken(1))
+    assert together(lake, "a", "b") == Rejected({"b": Overtaken(1)})
     assert (paths(lake, "a"), paths(lake, "b")) == ([], ["ours"])
 
 
 def test_of_several_that_were_read_the_one_is_named_that_moved() -> None:
     lake = LakeOf().create("a", "b", "c", opens=True)
     lake.append("c", add("ours"))
-    assert together(lake, "a", unchanged={"b": 0, "c": 0}) == Rejected("c", Overtaken(1))
+    assert together(lake, "a", unchanged={"b": 0, "c": 0}) == Rejected({"c": Overtaken(1)})
     assert paths(lake, "a") == []

@@ -8,7 +8,6 @@ import pytest
 
 from tests.commit.lake_of import LakeOf, lake_of
 from tests.commit.log_of import PROTOCOL, LogOf, add, metadata
-from txlake.commit.commit_info import group_tag
 from txlake.commit.membership import (
     OPEN_PROPERTIES,
     TABLE_ID,
@@ -19,6 +18,7 @@ from txlake.commit.membership import (
     retained_properties,
 )
 from txlake.commit.metadata_validation import protocol_to_set
+from txlake.commit.transaction_group import GROUP, group_tags
 from txlake.errors import InvalidRequest, MetadataChangedException
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Action, Metadata, Protocol
@@ -106,9 +106,10 @@ def test_an_open_table_that_names_no_lake_is_another_catalogs() -> None:
 
 
 def test_a_commit_says_its_group_where_it_has_one() -> None:
-    assert group_tag("t", ["a"]) == {}
-    [text] = group_tag("t", ["b", "a"]).values()
-    assert json.loads(text) == {"id": "t", "tables": ["a", "b"]}
+    assert group_tags("t", ["a"]) == {}
+    tags = group_tags("t", ["b", "a"])
+    assert json.loads(tags.pop(GROUP)) == {"id": "t", "tables": ["a", "b"]}
+    assert tags == {"delta.multiTableTransaction.transactionId": "t"}
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from txlake.protocol.actions import (
     Protocol,
     Remove,
     Sidecar,
+    TransactionGroup,
     Txn,
     action_to_object,
     actions_from_object,
@@ -64,6 +65,7 @@ ACTIONS: list[Action] = [
     Cdc(path="c", partition_values={}, size=1, data_change=False),
     CheckpointMetadata(version=9, tags={"x": "y"}),
     Sidecar(path="s", size_in_bytes=1, modification_time=2),
+    TransactionGroup({"transactionId": "t", "participants": [], "more": {"x": None}}),
 ]
 
 

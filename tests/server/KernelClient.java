@@ -27,6 +27,7 @@ import io.delta.storage.commit.uccommitcoordinator.UCDeltaModels;
 import io.delta.storage.commit.uccommitcoordinator.UCDeltaTokenBasedRestClient;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -40,7 +41,8 @@ import org.apache.hadoop.conf.Configuration;
  * Delta Kernel as a client of a catalog: a command a line on standard input, an answer a line.
  *
  * <p>Arguments: the server's URI, a token, the catalog. Tables are of the schema `default` and have
- * one column, `id INT`. `load` keeps a snapshot, which `append` and `set` go on from.
+ * one column, `id INT`. `load` keeps a snapshot, which `append` and `set` go on from. `prepare`
+ * stages an append to several tables, for a transaction of a given id, and `ratify` asks for it.
  */
 public final class KernelClient {
   private static final String SCHEMA = "default";
@@ -50,6 +52,7 @@ public final class KernelClient {
   private final Map<String, Snapshot> loaded = new HashMap<>();
   private final UCDeltaTokenBasedRestClient rest;
   private final UCCatalogManagedClient client;
+  private final StagingClient staging;
   private final String catalog;
 
   private KernelClient(String uri, String token, String catalog) {
@@ -57,6 +60,7 @@ public final class KernelClient {
         new UCDeltaTokenBasedRestClient(
             Map.of("uri", uri, "auth.type", "static", "auth.token", token), null);
     this.client = new UCCatalogManagedClient(rest);
+    this.staging = new StagingClient(rest, uri, token);
     this.catalog = catalog;
   }
 
@@ -93,6 +97,10 @@ public final class KernelClient {
         return String.valueOf(loaded.get(table).getVersion());
       case "append":
         return String.valueOf(append(loaded.get(table), rest));
+      case "prepare":
+        return prepare(table.split(","), rest[0], Arrays.copyOfRange(rest, 1, rest.length));
+      case "ratify":
+        return staging.ratify();
       case "set":
         return String.valueOf(set(loaded.get(table), rest[0], rest[1]));
       case "read":
@@ -129,14 +137,36 @@ public final class KernelClient {
   }
 
   private Snapshot latest(String table) throws Exception {
-    UCDeltaModels.TableInfo info = rest.loadTable(new TableIdentifier(catalog, SCHEMA, table));
-    return client.loadSnapshot(
+    return latest(client, info(table), table);
+  }
+
+  private UCDeltaModels.TableInfo info(String table) throws Exception {
+    return rest.loadTable(new TableIdentifier(catalog, SCHEMA, table));
+  }
+
+  private Snapshot latest(UCCatalogManagedClient by, UCDeltaModels.TableInfo info, String table) {
+    return by.loadSnapshot(
         engine,
         info.getTableId().toString(),
         info.getLocation(),
         named(table),
         Optional.empty(),
         Optional.empty());
+  }
+
+  private String prepare(String[] tables, String transactionId, String[] values) throws Exception {
+    Map<String, Long> versions = new HashMap<>();
+    List<Snapshot> snapshots = new ArrayList<>();
+    for (String table : tables) {
+      UCDeltaModels.TableInfo info = info(table);
+      snapshots.add(latest(staging, info, table));
+      versions.put(info.getTableId().toString(), snapshots.get(snapshots.size() - 1).getVersion());
+    }
+    staging.begin(transactionId, catalog, versions);
+    for (Snapshot snapshot : snapshots) {
+      append(snapshot, values);
+    }
+    return "prepared";
   }
 
   private long set(Snapshot snapshot, String key, String text) {

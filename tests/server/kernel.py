@@ -1,7 +1,7 @@
 """Delta Kernel in Java and in Rust, clients that aren't ours: their processes are told what to do.
 
 Both have the same commands (`KernelClient.java`, `tools/rust_kernel`): each is a line, as is its
-answer.
+answer. The one in Java also commits several tables at once (`StagingClient.java`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.pages import ROOT
 from tests.peers import need
 
 _FOLDER = ROOT / ".cache" / "servers"
-_SOURCE = Path(__file__).with_name("KernelClient.java")
+_SOURCES = [str(path) for path in sorted(Path(__file__).parent.glob("*.java"))]
 _RUST = ROOT / ".cache" / "rust_kernel" / "rust-kernel"
 _ANSWER_S = 120
 
@@ -34,7 +34,7 @@ def compiled(folder: Path) -> tuple[str, ...]:
     is_there = (_FOLDER / "kernel.stamp").exists() and shutil.which("javac") is not None
     need("kernel", found=is_there)
     jars = f"{_FOLDER / 'kernel'}/*"
-    command = ["javac", "-nowarn", "-cp", jars, "-d", str(folder), str(_SOURCE)]
+    command = ["javac", "-nowarn", "-cp", jars, "-d", str(folder), *_SOURCES]
     subprocess.run(command, check=True, timeout=_ANSWER_S, capture_output=True)
     return "java", "-cp", f"{folder}:{jars}", "KernelClient"
 

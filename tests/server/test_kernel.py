@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -118,6 +119,44 @@ def test_a_transaction_over_many_tables_beside_it(kernel: Kernel, lake: txlake.L
     assert rows(lake, "one") == [1, 7]
     assert rows(lake, "two") == [1]
     assert kernel.done("read one") == "1 7"
+
+
+def test_it_commits_two_tables_at_once(kernel: Kernel, lake: txlake.Lake) -> None:
+    for table in ("left", "right"):
+        kernel.done(f"create {table}")
+    kernel.done("prepare left,right first 5 6")
+    assert [rows(lake, table) for table in ("left", "right")] == [[], []]
+    before = lake.view("txlake.commits").num_rows
+    answer = json.loads(kernel.done("ratify left,right"))
+    assert answer["transaction-id"] == "first"
+    assert [one["version"] for one in answer["tables"]] == [1, 1]
+    commits = lake.view("txlake.commits").to_pylist()
+    assert len(commits) == before + 2
+    assert len({one["sequence"] for one in commits[-2:]}) == 1
+    for table in ("left", "right"):
+        assert rows(lake, table) == [5, 6]
+        assert kernel.done(f"read {table}") == "5 6"
+    # The reply was lost: the same request, and all of it staged anew.
+    assert json.loads(kernel.done("ratify left,right")) == answer
+    assert rows(lake, "left") == rows(lake, "right") == [5, 6]
+
+
+def test_of_two_tables_none_is_committed_if_one_is_overtaken(
+    kernel: Kernel, lake: txlake.Lake
+) -> None:
+    for table in ("calm", "busy_one"):
+        kernel.done(f"create {table}")
+    kernel.done("prepare calm,busy_one second 1")
+    lake.sql("INSERT INTO busy_one VALUES (7)")
+    refused = kernel.ask("ratify calm,busy_one")
+    assert refused.startswith("failed"), refused
+    assert "409" in refused
+    assert "default.busy_one: the table is at version 1" in refused
+    assert (rows(lake, "calm"), rows(lake, "busy_one")) == ([], [7])
+    kernel.done("prepare calm,busy_one second 1")
+    kernel.done("ratify calm,busy_one")
+    assert (rows(lake, "calm"), rows(lake, "busy_one")) == ([1], [1, 7])
+    assert kernel.done("read busy_one") == "1 7"
 
 
 def test_who_loses_a_race_says_so(kernel: Kernel, lake: txlake.Lake) -> None:

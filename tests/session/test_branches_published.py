@@ -21,8 +21,8 @@ from tests.session.branch_lake import (
 from tests.session.offline import Offline
 from txlake.catalog.commits import CommitLedger
 from txlake.commands import HANDLERS
-from txlake.commit.commit_info import GROUP
 from txlake.commit.membership import membership_of
+from txlake.commit.transaction_group import GROUP
 from txlake.errors import (
     ConcurrentAppendException,
     ConcurrentDeleteDeleteException,
@@ -34,6 +34,7 @@ from txlake.errors import (
     Unavailable,
 )
 from txlake.ports import Ratification
+from txlake.protocol.actions import Action, TransactionGroup
 from txlake.session.branch_changes import BRANCH_TAG
 from txlake.session.branches import explain_publish
 from txlake.session.session import Session
@@ -308,12 +309,18 @@ def test_it_is_published_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> No
     assert lake.rows("SELECT * FROM t WHERE id = 9") == [(9, 9)]
 
 
+def is_group(action: Action) -> bool:
+    return isinstance(action, TransactionGroup)
+
+
 def test_a_table_gets_the_versions_of_the_branch(lake: Lake) -> None:
     """One by one, at one instant, where nobody else has changed it; else the net changes."""
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9); UPDATE t SET v = 0 WHERE id = 1", x)
-    lake.do("ALTER TABLE t ADD COLUMN w INT; DELETE FROM t WHERE id = 9", x)
-    lake.do("INSERT INTO u VALUES (2, 2); INSERT INTO u VALUES (3, 3)", x)
+    lake.do("ALTER TABLE t ADD COLUMN w INT", x)
+    lake.do("BEGIN; DELETE FROM t WHERE id = 9; INSERT INTO u VALUES (2, 2); COMMIT", x)
+    lake.do("INSERT INTO u VALUES (3, 3)", x)
+    assert [one for one in history(lake, "t", 2, x) if any(map(is_group, one.actions))]
     ours = [files_of(lake, version, x) for version in range(2, 6)]
     lake.do("INSERT INTO u VALUES (4, 4)")
     before = lake.catalog.ledger.sequence()
@@ -325,6 +332,10 @@ def test_a_table_gets_the_versions_of_the_branch(lake: Lake) -> None:
     tags = [one.info.values["tags"] for one in made if one.info is not None]
     assert [cast("dict[str, str]", tag)[BRANCH_TAG] for tag in tags] == ["x"] * 4
     assert len({cast("dict[str, str]", tag)[GROUP] for tag in tags}) == 1
+    groups = [action for one in made for action in one.actions if is_group(action)]
+    assert len(groups) == len(made)
+    assert all(one == groups[0] for one in groups)
+    assert len(cast("TransactionGroup", groups[0]).participants or ()) == len(made) + 1
     assert [files_of(lake, version) for version in range(2, 6)] == ours
     assert lake.rows("SELECT id, v FROM t") == [(1, 0), (2, 2), (3, 3), (4, 4)]
     assert lake.rows("SELECT id FROM u") == [(1,), (2,), (3,), (4,)]

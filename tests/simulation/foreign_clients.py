@@ -94,7 +94,8 @@ class _ForeignLedger:
         )
         if not isinstance(outcome, Rejected):
             return self._ratified()
-        match outcome.cause:
+        [(table, cause), *_] = outcome.causes.items()
+        match cause:
             case Overtaken():
                 return HeadsMoved(heads=self._heads([*logs, *request.unchanged]))
             case Busy():
@@ -102,7 +103,7 @@ class _ForeignLedger:
             case Refused(reason):
                 # What a VACUUM that didn't know of the transaction has deleted is no fault of it.
                 self._catalog.unregistered.require_undisturbed(request.transaction_id)
-                raise Violation(f"{outcome.table}: a sound commit was refused: {reason}")
+                raise Violation(f"{table}: a sound commit was refused: {reason}")
 
     def _ratified(self) -> Ratified:
         """Return the ratification. Raises OutcomeUnknown if the ledger can't be read any more."""

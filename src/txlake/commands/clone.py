@@ -26,7 +26,7 @@ from txlake.protocol.branching import FEATURE as BRANCHING
 from txlake.protocol.clustering import clustered_by
 from txlake.protocol.column_mapping import MAX_ID_PROPERTY, MODE_PROPERTY
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
-from txlake.protocol.features import CATALOG_FEATURE, READABLE, WRITABLE
+from txlake.protocol.features import CATALOG_FEATURE, MULTI_TABLE, READABLE, WRITABLE
 from txlake.protocol.identity import marks_of, with_marks
 from txlake.protocol.paths import decode_path, encode_path, is_absolute
 from txlake.protocol.properties import canonical_key
@@ -41,6 +41,7 @@ _NOT_CLONED = (
     "catalogOwned",
     "catalogOwned-preview",
     "checkpointProtection",
+    *MULTI_TABLE,
     BRANCHING,
     CLOSED,
 )

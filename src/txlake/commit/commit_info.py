@@ -7,7 +7,7 @@ Owns its fields, their order and their spelling, which other engines read. Sourc
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from txlake.conflict.concurrent_commit import READS_ELSEWHERE
@@ -17,12 +17,6 @@ from txlake.release import VERSION
 
 PRODUCT = "txlake"
 """What `engineInfo` begins with, before a slash and the release."""
-
-GROUP = "txlake.transactionGroup"
-"""The tag of a commit of a transaction over several tables.
-
-JSON: the transaction's `id`, and in `tables` the ids of all that it gave a version at its instant.
-"""
 
 ENGINE = f"{PRODUCT}/{VERSION}"
 
@@ -136,14 +130,6 @@ def commit_info(
     values["engineInfo"] = ENGINE
     values["txnId"] = provenance.txn_id
     return CommitInfo(values)
-
-
-def group_tag(transaction_id: str, table_ids: Collection[str]) -> dict[str, str]:
-    """Return the tag of a commit that wrote several tables; none if it wrote one."""
-    if len(table_ids) < 2:
-        return {}
-    all_tags = {"id": transaction_id, "tables": sorted(table_ids)}
-    return {GROUP: _text(all_tags) or ""}
 
 
 def _text(value: object) -> str | None:

@@ -26,6 +26,7 @@ from txlake.commit.publication import (
 from txlake.commit.table_log import TableLog
 from txlake.commit.validation import validate
 from txlake.conflict.foreign_rules import ForeignCommit, find_refusal
+from txlake.conflict.group_rules import StagedVersion, group_refusals, same_transaction
 from txlake.datafiles.vectors import VectorCache
 from txlake.errors import (
     CorruptTable,
@@ -109,12 +110,14 @@ class CommitRequest:
     staged: StagedFile
 
 
+Cause = Overtaken | Refused | Busy
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """None of several commits happened: the table in the way, and the cause."""
+    """None of several commits happened: the tables in the way, by name, each with its cause."""
 
-    table: str
-    cause: Overtaken | Refused | Busy
+    causes: Mapping[str, Cause]
 
 
 def commit_foreign(
@@ -127,7 +130,7 @@ def commit_foreign(
     found = commit_foreign_together(
         [CommitRequest(log, staged)], {}, transaction_id=transaction_id, bytes_max=bytes_max
     )
-    return found.cause if isinstance(found, Rejected) else found[0]
+    return next(iter(found.causes.values())) if isinstance(found, Rejected) else found[0]
 
 
 def commit_foreign_together(
@@ -135,13 +138,17 @@ def commit_foreign_together(
     unchanged: Mapping[str, int],
     *,
     transaction_id: str,
+    group_id: str | None = None,
     bytes_max: int,
 ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
     """Commit staged files as the next versions of open tables at one instant, all or none.
 
     `unchanged`: by table id, the versions that other tables must still have. `transaction_id`: a
-    transaction of the catalog, which ends with the ratification. `bytes_max`: the size limit of a
-    commit.
+    transaction of the catalog, which ends with the ratification. `group_id`: the writer's own
+    transaction, which the commits name (`group_rules`). `bytes_max`: the size limit of a commit.
+
+    A commit that was made before counts as made: one with the same content, and any of the same
+    transaction over the same versions of the same tables.
 
     Raises InvalidRequest if a table isn't open, or a file is missing or differs from its
     description; Unavailable; OutcomeUnknown when it may have been ratified. Only in the last case
@@ -150,31 +157,41 @@ def commit_foreign_together(
     with ExitStack() as turns:
         for one in sorted(requests, key=lambda one: _catalog_table(one.log).table_id):
             turns.enter_context(one.log.turn())
+        staged = [_read_request(one, bytes_max) for one in requests]
+        causes = _group_refusals(staged, group_id)
+        if causes:
+            return Rejected(causes)
         checked: list[_CheckedCommit] = []
-        resent: list[tuple[TableLog, AlreadyCommitted]] = []
-        for one in requests:
-            match _check_request(one, bytes_max):
+        resent: dict[str, AlreadyCommitted] = {}
+        for commit in staged:
+            match _check_staged(commit):
                 case _CheckedCommit() as found:
                     checked.append(found)
                 case AlreadyCommitted() as found:
-                    resent.append((one.log, found))
+                    resent[commit.log.name] = found
                 case cause:
-                    return Rejected(one.log.name, cause)
-        if not checked:
-            return [found for _, found in resent]
-        if resent:  # so it isn't the commit that came before, which was of all of them
-            log, found = resent[0]
-            return Rejected(log.name, Overtaken(found.snapshot.version))
-        return _ratify_all(checked, unchanged, transaction_id)
+                    causes[commit.log.name] = cause
+        if not checked and not causes:
+            return list(resent.values())
+        # What was committed before was the transaction as a whole, so this is another one.
+        causes |= {name: Overtaken(made.snapshot.version) for name, made in resent.items()}
+        return Rejected(causes) if causes else _ratify_all(checked, unchanged, transaction_id)
 
 
-def _check_request(
-    request: CommitRequest, bytes_max: int
-) -> _CheckedCommit | AlreadyCommitted | Overtaken | Refused:
-    """Check one request against the table's newest version. Changes nothing.
+@dataclass(frozen=True, slots=True)
+class _StagedCommit:
+    """A staged commit as it was read, and its table's newest version then."""
 
-    Overtaken: its version isn't the next one. Raises InvalidRequest if the table isn't open, or the
-    file is missing, too large, or not as described.
+    log: TableLog
+    staged: StagedFile
+    before: Snapshot
+    content: bytes
+    actions: tuple[Action, ...]
+
+
+def _read_request(request: CommitRequest, bytes_max: int) -> _StagedCommit:
+    """Read a staged commit. Raises InvalidRequest if the table isn't open, or the file is missing,
+    too large, not as described, or not valid.
     """
     log, staged = request.log, request.staged
     before = log.latest()
@@ -185,11 +202,40 @@ def _check_request(
             "opens it to other engines"
         )
     content = _read(log, staged, bytes_max)
-    if staged.version <= before.version:
-        return _already_committed(log, staged, content, before)
-    if staged.version > before.version + 1:
-        return Overtaken(before.version)
-    return _check(log, staged, content, before)
+    return _StagedCommit(log, staged, before, content, tuple(_decoded(content, log, staged)))
+
+
+def _group_refusals(commits: Sequence[_StagedCommit], group_id: str | None) -> dict[str, Cause]:
+    """Return, by the table's name, the refusal of commits that name another transaction than the
+    one that they are ratified in.
+    """
+    versions = [
+        StagedVersion(
+            table_id=_catalog_table(one.log).table_id,
+            version=one.staged.version,
+            actions=one.actions,
+        )
+        for one in commits
+    ]
+    reasons = group_refusals(versions, group_id)
+    return {
+        one.log.name: Refused(reasons[version.table_id], is_permanent=True)
+        for one, version in zip(commits, versions, strict=True)
+        if version.table_id in reasons
+    }
+
+
+def _check_staged(
+    commit: _StagedCommit,
+) -> _CheckedCommit | AlreadyCommitted | Overtaken | Refused:
+    """Check a staged commit against the table's newest version. Changes nothing.
+
+    Overtaken: its version isn't the next one.
+    """
+    version, newest = commit.staged.version, commit.before.version
+    if version <= newest:
+        return _already_committed(commit)
+    return Overtaken(newest) if version > newest + 1 else _check(commit)
 
 
 def _catalog_table(log: TableLog) -> CatalogTable:
@@ -255,19 +301,18 @@ def _read(log: TableLog, staged: StagedFile, bytes_max: int) -> bytes:
         raise InvalidRequest(f"{log.name}: there is no staged commit {path}") from error
 
 
-def _already_committed(
-    log: TableLog, staged: StagedFile, content: bytes, now: Snapshot
-) -> AlreadyCommitted | Overtaken:
+def _already_committed(commit: _StagedCommit) -> AlreadyCommitted | Overtaken:
     """Return whether the commit was sent again after a lost reply: AlreadyCommitted, else
     Overtaken.
 
-    A commit names its transaction, so that no other one has the same bytes.
+    A commit names its transaction, so that no other one has the same bytes. One of a transaction
+    over several tables may have been staged anew meanwhile.
     """
-    known = log.commit(staged.version)
-    mine = tuple(_decoded(content, log, staged))
-    if known is None or known.actions != mine or known.info is None:
-        return Overtaken(now.version)
-    return AlreadyCommitted(now) if known.info.text("txnId") else Overtaken(now.version)
+    known = commit.log.commit(commit.staged.version)
+    if known is None or known.info is None or not known.info.text("txnId"):
+        return Overtaken(commit.before.version)
+    is_own = known.actions == commit.actions or same_transaction(known.actions, commit.actions)
+    return AlreadyCommitted(commit.before) if is_own else Overtaken(commit.before.version)
 
 
 def _decoded(content: bytes, log: TableLog, staged: StagedFile) -> Sequence[Action]:
@@ -278,21 +323,17 @@ def _decoded(content: bytes, log: TableLog, staged: StagedFile) -> Sequence[Acti
         raise InvalidRequest(str(error)) from error
 
 
-def _check(
-    log: TableLog, staged: StagedFile, content: bytes, before: Snapshot
-) -> _CheckedCommit | Refused:
-    """Return the commit if it may follow `before`, else why not. Raises InvalidRequest for bytes
-    that aren't valid.
-    """
-    actions = tuple(_decoded(content, log, staged))
-    commit = ForeignCommit(
+def _check(commit: _StagedCommit) -> _CheckedCommit | Refused:
+    """Return the commit if it may follow its table's newest version, else why not."""
+    log, staged, before, actions = commit.log, commit.staged, commit.before, commit.actions
+    foreign = ForeignCommit(
         version=staged.version,
         actions=actions,
         timestamp_ms=staged.timestamp_ms,
         catalog_owned=_CATALOG_OWNED,
         removable=_REMOVABLE,
     )
-    found = find_refusal(commit, before, VectorCache(log.store, log.external_vectors))
+    found = find_refusal(foreign, before, VectorCache(log.store, log.external_vectors))
     if found is not None:
         return Refused(found.reason, found.is_permanent)
     info = next(action for action in actions if isinstance(action, CommitInfo))
@@ -300,7 +341,7 @@ def _check(
         validate(actions, before, operation=info.text("operation") or "", is_foreign=True)
     except (InvalidRequest, UnsupportedFeature, CorruptTable) as error:
         return Refused(str(error))
-    return _CheckedCommit(log, before, staged.version, content, actions, info)
+    return _CheckedCommit(log, before, staged.version, commit.content, actions, info)
 
 
 def _ratify_all(
@@ -322,11 +363,11 @@ def _ratify_all(
     match answer:
         case HeadsMoved(heads=heads):
             _drop_all(staged_commits)
-            return _overtaken_table(checked, unchanged, heads)
+            return Rejected(_overtaken_tables(checked, unchanged, heads))
         case TurnTaken():
             _drop_all(staged_commits)
             name = checked[0].log.name
-            return Rejected(name, Busy(f"{name}: it is another transaction's turn to commit"))
+            return Rejected({name: Busy(f"{name}: it is another transaction's turn to commit")})
         case Ratified():
             return _publish(staged_commits, answer, transaction_id)
 
@@ -348,21 +389,22 @@ def _ratify(
     return _catalog_table(staged_commits[0][0].log).ledger.ratify(request)
 
 
-def _overtaken_table(
+def _overtaken_tables(
     checked: Sequence[_CheckedCommit], unchanged: Mapping[str, int], heads: Mapping[str, int]
-) -> Rejected:
-    """Return the rejection for the table that another transaction changed meanwhile.
+) -> dict[str, Cause]:
+    """Return the tables that another transaction changed meanwhile, with their heads.
 
-    The first one whose head moved; for a table that was only read, its id stands for its name.
+    The first commit's table if no head differs; for a table that was only read, its id stands for
+    its name.
     """
-    for one in checked:
-        if heads.get(one.table_id, one.before.version) != one.before.version:
-            return Rejected(one.log.name, Overtaken(heads[one.table_id]))
-    for table_id, version in unchanged.items():
-        if heads.get(table_id, version) != version:
-            return Rejected(table_id, Overtaken(heads[table_id]))
+    expected = {one.table_id: one.before.version for one in checked} | dict(unchanged)
+    names = {one.table_id: one.log.name for one in checked}
+    moved = [table for table, version in expected.items() if heads.get(table, version) != version]
     first = checked[0]
-    return Rejected(first.log.name, Overtaken(heads.get(first.table_id, first.before.version)))
+    return {
+        names.get(table_id, table_id): Overtaken(heads.get(table_id, first.before.version))
+        for table_id in moved or [first.table_id]
+    }
 
 
 def _drop_all(staged_commits: Iterable[tuple[_CheckedCommit, TableCommit]]) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from txlake.commit.catalog_managed import CatalogTable
-from txlake.commit.commit_info import group_tag
 from txlake.commit.commit_loop import CommitLoop, CommittedAttempt, CommittedTogether
 from txlake.commit.membership import is_catalog_managed, is_open
 from txlake.commit.parallel import is_far, parallel_map
@@ -25,6 +24,7 @@ from txlake.commit.publication import (
 from txlake.commit.read_records import read_record
 from txlake.commit.rebase import Proposal, Rebase
 from txlake.commit.table_log import TableLog
+from txlake.commit.transaction_group import group_tags, transaction_group, with_group
 from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
@@ -222,11 +222,20 @@ class LakeCommitter:
         staged is deleted if one of them fails.
         """
         made: list[_Attempt] = []
-        group = group_tag(self._transaction_id, written.keys())
+        tags = group_tags(self._transaction_id, written.keys())
+        versions = {
+            table_id: self._versions(following, tags, retries)
+            for table_id, following in written.items()
+        }
+        group = transaction_group(
+            self._transaction_id,
+            {table_id: [after for _, after in every] for table_id, every in versions.items()},
+        )
         try:
             for table_id, following in written.items():
-                for actions, after in self._versions(following, group, retries):
-                    made.append(self._attempt(table_id, following, actions, after))
+                for actions, after in versions[table_id]:
+                    every = with_group(actions, group)
+                    made.append(self._attempt(table_id, following, every, after))
         except Exception:
             self._drop(made)
             raise

@@ -21,6 +21,7 @@ from txlake.protocol.actions import Action, DomainMetadata, Metadata, Protocol
 from txlake.protocol.features import (
     CATALOG_FEATURE,
     CATALOG_MANAGED,
+    MULTI_TABLE,
     is_required_by_others,
     protocol_for,
     protocol_without,
@@ -183,7 +184,7 @@ def detach_actions(snapshot: Snapshot) -> tuple[Action, ...]:
     """
     if not is_catalog_managed(snapshot.protocol):
         return ()
-    removed = [CATALOG_FEATURE, CATALOG_MANAGED]
+    removed = [CATALOG_FEATURE, CATALOG_MANAGED, *MULTI_TABLE]
     left = protocol_without(removed, snapshot.protocol)
     others = snapshot.domains.keys() - {DOMAIN}
     if not others and not is_required_by_others("domainMetadata", left):

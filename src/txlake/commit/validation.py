@@ -48,6 +48,7 @@ from txlake.protocol.actions import (
     Metadata,
     Protocol,
     Remove,
+    TransactionGroup,
     Txn,
 )
 from txlake.protocol.features import CATALOG_FEATURE, CATALOG_MANAGED
@@ -142,7 +143,7 @@ def validate(
         CorruptTable: a property of the table is invalid.
     """
     for action in actions:
-        is_whole = is_foreign and isinstance(action, CommitInfo)
+        is_whole = is_foreign and isinstance(action, CommitInfo | TransactionGroup)
         if not isinstance(action, _STAGEABLE) and not is_whole:
             raise InvalidRequest(
                 f"{snapshot.table}: {type(action).__name__} is txlake's to write; leave it out"

@@ -26,6 +26,7 @@ from txlake.protocol.actions import (
     DomainMetadata,
     JsonObject,
     Sidecar,
+    TransactionGroup,
     actions_from_object,
 )
 from txlake.protocol.mapping_change import schema_by_metadata
@@ -72,7 +73,7 @@ def _actions_of_line(
             raise InvalidRequest(
                 f"{where}: there is no action {name!r}; there are {', '.join(_GIVEN)}"
             )
-        if kind in (CommitInfo, CheckpointMetadata, Sidecar):
+        if kind in (CommitInfo, TransactionGroup, CheckpointMetadata, Sidecar):
             raise InvalidRequest(f"{where}: {name} is written by txlake itself; leave it out")
         if not isinstance(fields, Mapping):
             raise InvalidRequest(f"{where}: {name}: expected a dictionary, found {fields!r:.80}")

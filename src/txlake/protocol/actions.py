@@ -220,6 +220,66 @@ class CommitInfo(msgspec.Struct, frozen=True):
         return value if isinstance(value, bool) else None
 
 
+class TransactionGroup(msgspec.Struct, frozen=True):
+    """The transaction over several tables that a commit is part of: a JSON object, kept unchanged.
+
+    It says nothing of the table's state, so no checkpoint has it. Source: Delta's RFC of
+    multi-table transactions (delta-io/delta, pull request 7438), which isn't accepted yet.
+    """
+
+    values: dict[str, object]
+
+    @staticmethod
+    def of(
+        transaction_id: str, participants: Iterable[tuple[str, int]], catalog: str
+    ) -> TransactionGroup:
+        """Return the group of the versions that a transaction proposes, as (table id, version).
+
+        `catalog`: the id of the catalog that ratifies them.
+        """
+        listed = [
+            {"tableId": table_id, "proposedVersion": version}
+            for table_id, version in sorted(participants)
+        ]
+        return TransactionGroup(
+            {
+                "transactionId": transaction_id,
+                "participants": listed,
+                "coordinatingCatalog": catalog,
+            }
+        )
+
+    @property
+    def transaction_id(self) -> str | None:
+        """The id that all commits of the transaction share; None if it isn't a text."""
+        found = self.values.get("transactionId")
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def catalog(self) -> str | None:
+        """The id of the catalog that ratifies the transaction; None if it isn't a text."""
+        found = self.values.get("coordinatingCatalog")
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def participants(self) -> frozenset[tuple[str, int]] | None:
+        """The table ids and proposed versions of all commits of the transaction.
+
+        None if they aren't a list of these, or one is there twice.
+        """
+        listed = self.values.get("participants")
+        found: set[tuple[str, int]] = set()
+        for one in listed if isinstance(listed, list) else ():
+            match one:
+                case {"tableId": str(table_id), "proposedVersion": int(version)} if (
+                    version is not True and version is not False
+                ):
+                    found.add((table_id, version))
+                case _:
+                    return None
+        return frozenset(found) if isinstance(listed, list) and len(found) == len(listed) else None
+
+
 class CheckpointMetadata(ActionStruct, frozen=True, kw_only=True):
     """The version of a V2 checkpoint, only in these. Source: "Checkpoint Metadata"."""
 
@@ -246,6 +306,7 @@ Action: TypeAlias = (
     | DomainMetadata
     | Cdc
     | CommitInfo
+    | TransactionGroup
     | CheckpointMetadata
     | Sidecar
 )
@@ -253,6 +314,7 @@ Action: TypeAlias = (
 # The action's name on the wire, in the order in which a commit lists them.
 WIRE_NAMES: Mapping[str, type[Action]] = {
     "commitInfo": CommitInfo,
+    "transactionGroup": TransactionGroup,
     "protocol": Protocol,
     "metaData": Metadata,
     "txn": Txn,
@@ -274,6 +336,7 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     add: Add | None = None
     remove: Remove | None = None
     commitInfo: dict[str, object] | None = None  # noqa: N815 - the wire's name
+    transactionGroup: dict[str, object] | None = None  # noqa: N815 - the wire's name
     metaData: Metadata | None = None  # noqa: N815 - the wire's name
     protocol: Protocol | None = None
     txn: Txn | None = None
@@ -350,6 +413,7 @@ def _is_alone(line: _Line) -> bool:
     """Return whether a file action is the only action of its line, as the protocol demands."""
     return (
         line.commitInfo is None
+        and line.transactionGroup is None
         and line.metaData is None
         and line.protocol is None
         and line.txn is None
@@ -362,6 +426,8 @@ def _other_actions(line: _Line) -> Iterator[Action]:
     """Yield the line's actions except files, in a fixed order."""
     if line.commitInfo is not None:
         yield CommitInfo(line.commitInfo)
+    if line.transactionGroup is not None:
+        yield TransactionGroup(line.transactionGroup)
     for action in (
         line.protocol,
         line.metaData,
@@ -465,7 +531,10 @@ def actions_from_object(line: Mapping[str, Json], *, file: str) -> Iterator[Acti
             continue
         if not isinstance(value, dict):
             raise CorruptTable(f"{file}: {name}: expected an object, found {reprlib.repr(value)}")
-        yield CommitInfo(value) if kind is CommitInfo else _struct_from(kind, value, name, file)
+        if kind is CommitInfo or kind is TransactionGroup:
+            yield kind(value)
+        else:
+            yield _struct_from(kind, value, name, file)
 
 
 def _struct_from(kind: type[Action], value: JsonObject, name: str, file: str) -> Action:
@@ -503,7 +572,7 @@ def _split(kind: type, value: JsonObject) -> tuple[JsonObject, JsonObject]:
 def action_to_object(action: Action) -> JsonObject:
     """Return the action as its line in the log: `{"add": {...}}`, camelCase, without nulls."""
     name = _NAME_OF[type(action)]
-    if isinstance(action, CommitInfo):
+    if isinstance(action, CommitInfo | TransactionGroup):
         return {name: action.values}
     fields = cast(JsonObject, msgspec.to_builtins(action))
     vector = fields.get("deletionVector")

@@ -83,6 +83,11 @@ MATERIALIZED_PARTITIONS = "materializePartitionColumns"
 CATALOG_MANAGED = "catalogManaged"
 """The feature of a table that any engine writes through the catalog, which decides its versions."""
 
+MULTI_TABLE = frozenset({"multiTableTransaction", "multiTableTransaction-dev"})
+"""The writer feature of a table whose commits name the transaction over several tables that they
+are part of, and its name while it is proposed; other engines don't write such a table.
+"""
+
 CATALOG_FEATURES = frozenset(
     {CATALOG_FEATURE, CATALOG_MANAGED, "catalogOwned", "catalogOwned-preview"}
 )
@@ -113,6 +118,7 @@ WRITABLE = frozenset(
         "inCommitTimestamp",
         "invariants",
         MATERIALIZED_PARTITIONS,
+        *MULTI_TABLE,
         "rowTracking",
         "timestampNtz",
         CATALOG_FEATURE,

@@ -98,9 +98,13 @@ class TableVersionBody(TableReference, frozen=True, kw_only=True):
 
 
 class TransactionBody(_Body, frozen=True, kw_only=True):
-    """Commits of several tables of a catalog: all of them or none."""
+    """Commits of several tables of a catalog: all of them or none.
+
+    `transaction_id`: the client's own id of the transaction, which its commits name too.
+    """
 
     catalog: str
+    transaction_id: str | None = None
     tables: tuple[TableCommitBody, ...]
     unchanged: tuple[TableVersionBody, ...] = ()
 

@@ -15,6 +15,7 @@ from txlake.commit.foreign_commit import (
     Accepted,
     AlreadyCommitted,
     Busy,
+    Cause,
     Overtaken,
     Refused,
     Rejected,
@@ -173,10 +174,11 @@ def _check_etag(table: TableState, required: Requirement | None) -> None:
 
 
 def transact(call: Call) -> ApiResponse:
-    """Commit several tables at one instant, all or none; used by txlake's own client.
+    """Commit several tables at one instant, all or none: an extension of the Delta API.
 
     Each table's definition is taken from its commit; tables of `unchanged` must be at their
-    versions. Raises ApiError where nothing was committed.
+    versions. Sent again, a transaction that was committed counts as committed. Raises ApiError
+    where nothing was committed, with the cause of each table.
     """
     body = call.body(TransactionBody)
     if not body.tables:
@@ -196,8 +198,20 @@ def transact(call: Call) -> ApiResponse:
         handle.key: (handle, table.version)
         for handle, table in zip(handles[len(body.tables) :], body.unchanged, strict=True)
     }
-    _commit_together(call, commits, unchanged)
-    return ApiResponse(200, {})
+    if body.transaction_id == "":
+        raise ApiError("InvalidParameterValueException", "transaction-id: expected a text")
+    _commit_together(call, commits, unchanged, body.transaction_id)
+    made = [
+        {
+            "schema": table.schema,
+            "table": table.table,
+            "uuid": table.uuid,
+            "version": table.commit.version,
+        }
+        for table in body.tables
+    ]
+    answer = {} if body.transaction_id is None else {"transaction-id": body.transaction_id}
+    return ApiResponse(200, {**answer, "tables": made})
 
 
 def _referenced_table(call: Call, reference: TableReference) -> Handle:
@@ -226,7 +240,7 @@ def _commit(call: Call, handle: Handle, update: Update) -> TableState:
         raise ApiError("InvalidParameterValueException", f"{_ADD_COMMIT}: expected a commit")
     entry = handle.entry
     assert entry is not None
-    match _commit_together(call, [(handle, commit)], {}):
+    match _commit_together(call, [(handle, commit)], {}, None):
         case [Accepted(snapshot, is_published)]:
             return TableState(
                 entry, handle.log, snapshot, () if is_published else (_commit_fields(commit),)
@@ -239,14 +253,17 @@ def _commit_together(
     call: Call,
     commits: Sequence[tuple[Handle, StagedCommit]],
     unchanged: Mapping[str, tuple[Handle, int]],
+    group_id: str | None,
 ) -> Sequence[Accepted | AlreadyCommitted]:
     """Commit the staged commits, all or none, and return the outcomes in their order.
 
-    `unchanged` maps a table's id to the table and the version that it must still be at.
+    `unchanged` maps a table's id to the table and the version that it must still be at. `group_id`
+    is the client's transaction, if it names one.
 
     Raises ApiError where nothing was committed: 409 if a table has a newer version or the commit is
     refused for now, 400 if the commit is invalid or its version isn't the next one, 429 if a table
-    is busy, 404 if a name is another table's now.
+    is busy, 404 if a name is another table's now. Of several tables' errors it is one with the
+    least status, and the details have them all.
     """
     lock_requests = [(handle, LockMode.IX) for handle, _ in commits]
     lock_requests += [(handle, LockMode.SCH_S) for handle, _ in unchanged.values()]
@@ -260,34 +277,52 @@ def _commit_together(
         outcome = context.transaction.commit_foreign(
             list(zip(locked[: len(commits)], staged, strict=True)),
             {key: version for key, (_, version) in unchanged.items()},
+            group_id=group_id,
             bytes_max=call.served_lake.limits.commit_bytes_max,
         )
     if not isinstance(outcome, Rejected):
         return outcome
-    name = names.get(outcome.table, outcome.table)
     versions = {
         handle.name: commit.version
         for handle, commit in zip(locked[: len(staged)], staged, strict=True)
     }
-    match outcome.cause:
-        case Overtaken(version) if versions.get(outcome.table, 0) > version + 1:
-            raise ApiError(
+    errors: dict[str, ApiError] = {}
+    for table, cause in outcome.causes.items():
+        name = names.get(table, table)
+        errors[name] = _rejection(name, cause, versions.get(name, 0))
+    worst = min(errors.values(), key=lambda error: error.status)
+    if len(lock_requests) > 1:
+        worst.details = {
+            "tables": [
+                {"table": name, "type": error.kind, "code": error.status, "message": str(error)}
+                for name, error in errors.items()
+            ]
+        }
+    raise worst
+
+
+def _rejection(table: str, cause: Cause, version: int) -> ApiError:
+    """Return the error for a table in the way of a commit; `version` is the one that was to be
+    committed, 0 for a table that was only read.
+    """
+    match cause:
+        case Overtaken(newest) if version > newest + 1:
+            return ApiError(
                 "InvalidParameterValueException",
-                f"{name}: expected version {version + 1}, the next one, found "
-                f"{versions[outcome.table]}",
+                f"{table}: expected version {newest + 1}, the next one, found {version}",
             )
-        case Overtaken(version):
-            raise ApiError(
+        case Overtaken(newest):
+            return ApiError(
                 _CONFLICT,
-                f"{name}: the table is at version {version}, which the request doesn't follow; "
+                f"{table}: the table is at version {newest}, which the request doesn't follow; "
                 "load it again",
             )
         case Refused(reason, is_permanent):
             # On a conflict, a client repeats its work on a newer version.
             kind = "InvalidParameterValueException" if is_permanent else _CONFLICT
-            raise ApiError(kind, f"{name}: it is refused: {reason}")
+            return ApiError(kind, f"{table}: it is refused: {reason}")
         case Busy(reason):
-            raise ApiError("TooManyRequestsException", reason)
+            return ApiError("TooManyRequestsException", reason)
         case other:
             assert_never(other)
 

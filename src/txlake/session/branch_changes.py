@@ -23,6 +23,7 @@ from txlake.commit.row_origins import RowSources, without_vectors
 from txlake.commit.row_sources_codec import NO_SOURCES, ROW_SOURCES_TAG, KnownSources, known_sources
 from txlake.commit.row_tracking import RowIds, ids_of
 from txlake.commit.table_log import Commit, TableLog
+from txlake.commit.transaction_group import without_group
 from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.evidence import commit_text
 from txlake.conflict.levels import parse_level
@@ -109,7 +110,7 @@ class ChangedTable(NetChange):
                 _with_tags(action, tags, keeps_sources=onto_branch)
                 if isinstance(action, CommitInfo)
                 else action
-                for action in commit.actions
+                for action in without_group(commit.actions)
                 if not _is_owner(action)
             )
             for commit in self.commits

@@ -596,11 +596,13 @@ class Transaction:
         staged_files: Sequence[tuple[Handle, StagedFile]],
         unchanged: Mapping[str, int],
         *,
+        group_id: str | None,
         bytes_max: int,
     ) -> Sequence[Accepted | AlreadyCommitted] | Rejected:
         """Commit files that another engine staged as the next versions of tables, and end.
 
-        `unchanged` are the versions, by table id, that other tables must still have. Returns an
+        `unchanged` are the versions, by table id, that other tables must still have; `group_id` is
+        the engine's own transaction, None unless it names one. Returns an
         outcome for each file, or the reason why none was committed. Raises as
         `foreign_commit.commit_foreign_together`; after OutcomeUnknown the state is unknown.
         """
@@ -612,6 +614,7 @@ class Transaction:
                 [CommitRequest(handle.log, staged) for handle, staged in staged_files],
                 unchanged,
                 transaction_id=self.id,
+                group_id=group_id,
                 bytes_max=bytes_max,
             )
         except OutcomeUnknown:

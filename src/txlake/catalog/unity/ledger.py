@@ -43,7 +43,13 @@ from txlake.ports import (
     TurnTaken,
     VersionRange,
 )
-from txlake.protocol.actions import Action, Metadata, Protocol, decode_actions
+from txlake.protocol.actions import (
+    Action,
+    Metadata,
+    Protocol,
+    TransactionGroup,
+    decode_actions,
+)
 from txlake.protocol.file_names import commit_path
 from txlake.storage import canonical_url
 
@@ -177,7 +183,9 @@ class UnityLedger:
         others = {table: at for table, at in request.unchanged.items() if table not in written}
         if len(staged) == 1 and not others:
             return self._commit(staged, {}, partial(self._send_single, staged[0]))
-        return self._commit(staged, others, partial(self._send_transaction, staged, others))
+        return self._commit(
+            staged, others, partial(self._send_transaction, request.transaction_id, staged, others)
+        )
 
     def reserve(self, transaction_id: str, table_ids: Collection[str]) -> bool:
         """Return False: there are no turns."""
@@ -239,13 +247,17 @@ class UnityLedger:
         updates = [commit, *self._definition_updates(staged)]
         self.client.send("POST", self.path(known.schema, known.name), update_body(known, *updates))
 
-    def _send_transaction(self, staged: Sequence[_Staged], others: Mapping[str, int]) -> None:
+    def _send_transaction(
+        self, transaction_id: str, staged: Sequence[_Staged], others: Mapping[str, int]
+    ) -> None:
         """Send the commits to txlake's own API. Raises InvalidRequest on other servers, and as
         `UnityClient.send`.
         """
         unchanged = [self._known[table] for table in others]
+        names_itself = any(isinstance(one, TransactionGroup) for one in staged[0].actions)
         body = {
             "catalog": self.catalog,
+            "transaction-id": transaction_id if names_itself else None,
             "tables": [
                 {**table_reference(commit.known), "commit": commit.to_json()} for commit in staged
             ],

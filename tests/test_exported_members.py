@@ -60,6 +60,7 @@ MEMBERS: dict[type, dict[str, str | None]] = {
         **SESSION,
         "branch": "name, *, create=False, at=None, origin=None, retention_ms=None",
         "branches": "",
+        "maintain": ("*, once=False, every=None, budget=None, budget_bytes=None, dry_run=False"),
         "recover": "*locations",
         "move_catalog": "to",
     },

@@ -29,6 +29,8 @@ METRICS = {
         "1",
         "versions published as Iceberg metadata, by outcome",
     ),
+    "txlake.maintenance.works": ("1", "works of maintenance, by kind and outcome"),
+    "txlake.maintenance.duration": ("ms", "of one work of maintenance, by kind"),
     "txlake.lock.wait": ("ms", "for a lock that another session held"),
 }
 """The unit and description of each metric; a unit of ms makes it a histogram, else a counter."""

@@ -26,13 +26,13 @@ from txlake.system import System
 REPOSITORY = Path(__file__).parents[2]
 
 # A step after those that there are.
-NEXT_REVISION = "0011"
+NEXT_REVISION = "0012"
 NEXT_STEP = """
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0012"
+down_revision = "0011"
 
 
 def upgrade():
@@ -54,7 +54,7 @@ def steps(tmp_path: Path) -> Path:
     """The steps of a release to come."""
     folder = tmp_path / "migrations"
     shutil.copytree(schema._MIGRATIONS, folder)
-    (folder / "versions" / "v0011_next.py").write_text(NEXT_STEP)
+    (folder / "versions" / "v0012_next.py").write_text(NEXT_STEP)
     return folder
 
 
@@ -176,7 +176,7 @@ def test_an_older_txlake_refuses_an_upgraded_catalog(
     released()
     Catalog(url, System()).close()
     monkeypatch.undo()
-    with pytest.raises(InvalidRequest, match=r"revision 0011, this txlake knows 0010"):
+    with pytest.raises(InvalidRequest, match=r"revision 0012, this txlake knows 0011"):
         Catalog(url, System())
 
 
@@ -193,7 +193,7 @@ from txlake.catalog import Catalog, schema
 from txlake.catalog.opening import open_database
 from txlake.system import System
 
-schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0010"
+schema._MIGRATIONS, schema.REVISION = Path(sys.argv[2]), "0011"
 sys.stdin.readline()
 catalog = Catalog(sys.argv[1], System())
 print(catalog.lake_id, len(catalog.databases()), catalog.find("sales", "orders").number)

@@ -20,8 +20,8 @@ from tests.commit.log_of import (
     vector,
 )
 from txlake.commit.checkpointing import (
-    _interval,
     after_commit,
+    checkpoint_interval,
     maybe_checkpoint,
     write_checkpoint,
     write_checksum,
@@ -220,17 +220,17 @@ def test_the_more_files_the_rarer_by_default(files: int, due: list[int]) -> None
     table = LogOf().create(*(add(f"f{at}") for at in range(files)))
     snapshot = table.open().latest()
     at = (replace(snapshot, version=version) for version in range(1, 50))
-    assert [one.version for one in at if not one.version % _interval(one)] == due
+    assert [one.version for one in at if not one.version % checkpoint_interval(one)] == due
     asked = LogOf().create(
         *(add(f"f{at}") for at in range(files)), configuration={"delta.checkpointInterval": "10"}
     )
-    assert _interval(asked.open().latest()) == 10
+    assert checkpoint_interval(asked.open().latest()) == 10
 
 
 def test_tombstones_count_as_files_do() -> None:
     table = LogOf().create(add("a"))
     log = table.commit(1, *(remove(f"f{at}") for at in range(3_000))).open()
-    assert _interval(log.latest()) == 30
+    assert checkpoint_interval(log.latest()) == 30
 
 
 def test_failures_after_a_commit_are_logged(caplog: pytest.LogCaptureFixture) -> None:

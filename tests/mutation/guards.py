@@ -48,6 +48,7 @@ MODULES = {
         "commit_info",
         "file_validation",
         "commit_loop",
+        "expired_files",
         "foreign_commit",
         "in_commit_time",
         "lake_commit",
@@ -61,6 +62,7 @@ MODULES = {
         "metadata_validation",
         "reconciliation",
         "table_branches",
+        "table_paths",
         "table_transaction",
         "tombstone_tags",
         "transaction_group",
@@ -90,6 +92,7 @@ MODULES = {
     ),
     "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
+    "maintenance": ("needs", "order", "policy"),
     "protocol": ("branching",),
     "storage": ("proof",),
 }

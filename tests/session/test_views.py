@@ -18,6 +18,7 @@ from txlake.catalog.branch_usage import BranchUsage
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.lock_entries import LockEntry
+from txlake.catalog.maintenance_book import MaintenanceEntry
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry
@@ -185,6 +186,19 @@ class Given:
             BranchUsage(entry=x, parent="main", is_expired=True, is_in_use=True, **common),
             BranchUsage(entry=tag, parent="x", is_expired=False, is_in_use=False, **common),
         ]
+
+    def maintenance(self) -> Sequence[MaintenanceEntry]:
+        work = MaintenanceEntry(
+            id="1", time_ms=1_000, table_name="sales.orders", need="optimize", state="done",
+            action="OPTIMIZE sales.orders", reason="60 small files", files=59, size_bytes=10,
+            row_count=2, duration_ms=12, session_id=5,
+        )  # fmt: skip
+        due = replace(work, state="due", duration_ms=None, session_id=None, error="later")
+        running = replace(work, state="running", duration_ms=None)
+        return [
+            due, work, running, replace(running, session_id=99),
+            replace(work, table_name=None, need="branches"),
+        ]  # fmt: skip
 
     def kept_alone(self) -> Mapping[int, int | None]:
         return {21: None}
@@ -354,6 +368,28 @@ class Busy(Given):
             transaction(3, explicit=False, isolation="snapshot"),
             transaction(4, explicit=False, session_id=8, isolation="write_serializable"),
         ]
+
+
+def test_txlake_maintenance() -> None:
+    rows = look("txlake.maintenance")
+    assert [row["state"] for row in rows] == ["done", "running", "interrupted", "done", "due"]
+    done, running, interrupted, of_lake, due = rows
+    assert done == {
+        "time": at(1_000),
+        "table": "sales.orders",
+        "need": "optimize",
+        "state": "done",
+        "action": "OPTIMIZE sales.orders",
+        "reason": "60 small files",
+        "files": 59,
+        "size_in_bytes": 10,
+        "rows": 2,
+        "duration_ms": 12,
+    }
+    assert (running["host"], running["process"]) == ("h", 4711)
+    assert interrupted.keys().isdisjoint({"host", "process"})
+    assert "table" not in of_lake
+    assert due["error"] == "later"
 
 
 def test_dm_exec_requests() -> None:
@@ -571,6 +607,8 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     catalog.locks.acquire(session, "x", [LockRequest(resource=resource, mode=LockMode.IX)], 0)
     catalog.journal.record("x", session, Deadlock("victim"))
     catalog.branches.create("b")
+    work = Given().maintenance()[1]
+    catalog.maintenance.add(work)
     entries = CatalogEntrySource(catalog, lambda table: Given().layout(table), lambda: session)
     filled = {name for name in VIEWS if VIEWS[name].read(entries).rows}
     assert filled == set(VIEWS)

@@ -26,6 +26,7 @@ from txlake.catalog.fence import Fence, epoch_of
 from txlake.catalog.identities import IdentityMarks
 from txlake.catalog.journal import Journal
 from txlake.catalog.locks import Locks
+from txlake.catalog.maintenance_book import MaintenanceBook
 from txlake.catalog.names import MAIN, DatabaseEntry, TableEntry, matches
 from txlake.catalog.opening import open_database as database_at
 from txlake.catalog.ports import NewPlace
@@ -117,6 +118,7 @@ class Catalog:
         self.identities = IdentityMarks(self._database)
         self.contents = Contents(self._database)
         self.branches = Branches(self._database, system)
+        self.maintenance = MaintenanceBook(self._database)
 
     @property
     def display_url(self) -> str:

@@ -208,12 +208,18 @@ def resource_text(connection: Connection, resource: Resource) -> str:
         return f"database {database}"
     if resource.type is ResourceType.KEY:
         return f"the name {database}.{resource.description}"
+    if resource.type is ResourceType.APPLICATION:
+        return f"the {resource.description} of {_table_text(connection, resource, database)}"
     view = connection.scalar(sa.select(views.c.name).where(views.c.number == resource.entity))
     if view is not None:
         return f"view {database}.{view}"
-    name = connection.scalar(sa.select(tables.c.name).where(tables.c.number == resource.entity))
     turn = f" ({resource.subtype})" if resource.subtype else ""
-    return f"table {database}.{name or f'number {resource.entity}'}{turn}"
+    return f"{_table_text(connection, resource, database)}{turn}"
+
+
+def _table_text(connection: Connection, resource: Resource, database: str) -> str:
+    name = connection.scalar(sa.select(tables.c.name).where(tables.c.number == resource.entity))
+    return f"table {database}.{name or f'number {resource.entity}'}"
 
 
 def owner_text(connection: Connection, owner: Owner) -> str:

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0010"
+REVISION = "0011"
 
 metadata = MetaData()
 
@@ -260,4 +260,24 @@ conflicts = Table(
     Column("error", String(64), nullable=False),
     Column("message", Text, nullable=False),
     Column("evidence", Text),  # JSON, as errors.Evidence has it
+)
+
+# What maintenance did, is doing, and found due.
+maintenance = Table(
+    "txlake_maintenance",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Column("table_name", Text),  # NULL: the whole lake
+    Column("need", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("action", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    # What was gained; of work that is due, what is expected.
+    Column("files", BigInteger, nullable=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("row_count", BigInteger, nullable=False),
+    Column("duration_ms", BigInteger),
+    Column("session_id", BigInteger),  # of the session that did it, or does it now
+    Column("error", Text),
 )

@@ -343,6 +343,65 @@ CertificateKey = Annotated[
 
 
 @app.command(epilog=EXIT_HELP)
+def maintain(
+    warehouse: Warehouse = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do one round, which is the default.")
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="Do a round each 30s, 10m or 2h, until the command is stopped.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            show_default=False,
+            help="After so long, a round begins nothing new.",
+        ),
+    ] = None,
+    budget_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            show_default=False,
+            help="How much data a round reads and writes at most, such as 50gb.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what is due and why, and do nothing.")
+    ] = False,
+    lake: Lake = None,
+    catalog: Catalog = None,
+    storage_option: Options = None,
+    as_json: Json = False,
+) -> None:
+    """Pack small files, VACUUM, write checkpoints and so on, where a lake's tables need it.
+
+    [WAREHOUSE] may also be the folder or URL of one Delta table.
+    """
+    from txlake.cli import maintaining
+    from txlake.maintenance.arguments import budget_of, duration_ms
+
+    if every is not None and (once or dry_run):
+        raise typer.BadParameter("give --every, or else --once or --dry-run")
+    connection = warehouse_connection(warehouse, lake, catalog, storage_option)
+    output = _output(as_json, 0)
+    with _exit_on_error(output):
+        allowed = budget_of(budget, budget_bytes)
+        if every is not None:
+            every_ms = duration_ms(every, "every")
+            maintaining.run_rounds(connection, allowed, every_ms, output.listing)
+            return
+        rounds = maintaining.plan if dry_run else maintaining.run_once
+        output.listing(rounds(connection, allowed))
+
+
+@app.command(epilog=EXIT_HELP)
 def serve(
     warehouse: Warehouse = None,
     port: Port = 8080,

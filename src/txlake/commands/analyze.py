@@ -16,7 +16,7 @@ from txlake.commit.change import Change
 from txlake.commit.data_plane import TableData
 from txlake.conflict.locking import LockMode
 from txlake.datafiles.recomputed_statistics import recomputed_statistics
-from txlake.log.files import Files
+from txlake.log.files import Files, live_row_count
 from txlake.log.snapshot import unknown_column
 from txlake.protocol.actions import Add
 from txlake.protocol.statistics import FileStatistics
@@ -41,17 +41,27 @@ def analyze(context: Context, statement: AnalyzeTable) -> None:
             raise unknown_column(".".join(column), table)
     if statement.delta:
         before = context.transaction.open(handle).base.files
-        context.transaction.stage(handle, recompute_statistics(context.work(handle), before))
+        change = recompute_statistics(
+            context.work(handle), before, only_missing=statement.only_missing
+        )
+        context.transaction.stage(handle, change)
 
 
-def recompute_statistics(work: TableData, before: Files) -> Change:
+def recompute_statistics(work: TableData, before: Files, *, only_missing: bool = False) -> Change:
     """Return the change that adds again each file whose statistics differ from its footer's.
 
     `before`: the files at the transaction's read version. Files that the transaction added itself
-    keep `dataChange`. Raises CorruptTable for a file that is missing or isn't Parquet.
+    keep `dataChange`. With `only_missing` the footers of files with statistics aren't read.
+
+    Raises CorruptTable for a file that is missing or isn't Parquet.
     """
     with ThreadPoolExecutor(_THREADS) as pool:
-        updated = pool.map(partial(_with_footer_statistics, work), work.snapshot.files.adds())
+        files = [
+            add
+            for add in work.snapshot.files.adds()
+            if not only_missing or live_row_count(add) is None
+        ]
+        updated = pool.map(partial(_with_footer_statistics, work), files)
         adds = [
             add if add.key not in before else msgspec.structs.replace(add, data_change=False)
             for add in updated

@@ -11,6 +11,7 @@ from txlake.conflict.granularity import PROPERTY as GRANULARITY
 from txlake.conflict.granularity import parse_granularity
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
+from txlake.protocol.properties import MAINTENANCE_PREFIX, validate_set
 from txlake.session.admission import admit_alone, database_lock
 from txlake.session.catalog_access import transaction_of
 from txlake.session.command import command, giving_nothing, no_table, served
@@ -86,6 +87,11 @@ def _checked(properties: tuple[tuple[str, str], ...]) -> dict[str, str]:
         parse_ignored(checked[IGNORED])
     if RETENTION in checked:
         parse_retention(checked[RETENTION])
+    for key, value in properties:
+        if key.lower().startswith(MAINTENANCE_PREFIX):
+            del checked[key]
+            stored, text = validate_set(key, value)
+            checked[stored] = text
     return checked
 
 

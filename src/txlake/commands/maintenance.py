@@ -184,8 +184,9 @@ def optimize(context: Context, statement: Optimize) -> OptimizeResult:
     work = context.work(handle)
     plan = None
     if statement.is_automatic:
-        limits = packing_limits(context.engine, work.snapshot)  # None if it was switched off
-        change = work.compact(small=limits or PackingLimits(bytes_max=0))
+        # None if it was switched off
+        limits = statement.limits or packing_limits(context.engine, work.snapshot)
+        change = work.compact(limits=limits or PackingLimits(bytes_max=0))
     elif (plan := _clustering(context, statement, work.snapshot)) is not None:
         change = work.cluster(plan)
     elif statement.zorder_by:
@@ -241,7 +242,7 @@ def reorg(context: Context, statement: Reorg) -> OptimizeResult:
     if statement.for_iceberg:
         change = upgrade_to_iceberg(work, environment_of(context, handle))
     else:
-        change = work.compact(statement.where, purge=True)
+        change = work.compact(statement.where, purge=True, limits=statement.limits)
     context.transaction.stage(handle, change)
     return OptimizeResult(handle, _considered(work, statement.where), change)
 
@@ -276,6 +277,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
         plan = plan_vacuum(
             handle.log,
             retention_ms,
+            lite=statement.lite,
             retention_check=check,
             others_open=others_open,
             other_lines=other_lines,
@@ -285,6 +287,7 @@ def _vacuumed_paths(context: Context, statement: Vacuum) -> list[str]:
     vacuum(
         handle.log,
         retention_ms,
+        lite=statement.lite,
         retention_check=check,
         begin=partial(registered, context.engine, context.transaction.session_number),
         others_open=others_open,

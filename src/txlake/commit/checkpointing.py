@@ -69,14 +69,14 @@ def write_checksum(log: TableLog, snapshot: Snapshot, *, txn_id: str | None = No
 
 
 def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
-    """Write a checkpoint when the version is a multiple of `_interval`, 0 excepted.
+    """Write a checkpoint when the version is a multiple of `checkpoint_interval`, 0 excepted.
 
     Then the log is cleaned up if `delta.enableExpiredLogCleanup` is on. Never raises: a failure is
     logged. Returns whether a checkpoint was written.
     """
     try:
         properties = snapshot.properties
-        if snapshot.version < 1 or snapshot.version % _interval(snapshot):
+        if snapshot.version < 1 or snapshot.version % checkpoint_interval(snapshot):
             return False
         write_checkpoint(log, snapshot)
     except Exception as error:
@@ -90,7 +90,7 @@ def maybe_checkpoint(log: TableLog, snapshot: Snapshot) -> bool:
     return True
 
 
-def _interval(snapshot: Snapshot) -> int:
+def checkpoint_interval(snapshot: Snapshot) -> int:
     """Return the number of versions from one checkpoint to the next.
 
     It is `delta.checkpointInterval` if that is set, else ten, and more for a table of many files

@@ -322,12 +322,12 @@ class TableData(Protocol):
         where: Expression | None = None,
         *,
         purge: bool = False,
-        small: PackingLimits | None = None,
+        limits: PackingLimits | None = None,
     ) -> Change:
         """Pack small files, and files with many deleted rows, into files of the target size.
 
         With `purge` every file that has a deletion vector is rewritten, and nothing else is. With
-        `small` only what `log.small_files` chooses by these limits is packed.
+        `limits` only what `log.small_files` chooses by them is rewritten.
         `where` may name partition columns only; InvalidRequest otherwise.
         """
 

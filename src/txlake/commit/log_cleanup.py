@@ -63,8 +63,7 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     files of writers that were killed are deleted too, a day later. Files that a branch has from its
     parent, and a table's branches, are no part of its log here.
     """
-    objects = list(_own_objects(log.store))
-    listing = Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+    objects, listing = log_files(log)
     now = log.system.now_ms()
     expired: list[str] = []
     kept = oldest_retained(log, listing, retention_ms=retention_ms, unit_ms=unit_ms)
@@ -90,6 +89,12 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
         log.store.delete(sorted(expired))
     log.store.sweep(LOG_FOLDER, young)
     return sorted(expired)
+
+
+def log_files(log: TableLog) -> tuple[list[StoredObject], Listing]:
+    """Return the objects of the log, and those that replay uses, by one listing of the folder."""
+    objects = list(_own_objects(log.store))
+    return objects, Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
 
 
 def oldest_retained(

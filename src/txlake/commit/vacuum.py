@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from txlake.commit.branch_store import BranchStore
+from txlake.commit.expired_files import ExpiredFiles, expired_files, last_vacuum, newest_outside
 from txlake.commit.iceberg_publication import needed_by_iceberg
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
@@ -23,16 +24,16 @@ from txlake.commit.table_branches import (
     remove_ended,
 )
 from txlake.commit.table_log import Commit, TableLog
+from txlake.commit.table_paths import files_of, path_in_table, vector_path_in_table
 from txlake.datafiles.write_task import CHANGE_FOLDER
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError, Unavailable
 from txlake.log.snapshot import Snapshot
 from txlake.ports import OpenTransactions, StoredObject
-from txlake.protocol.actions import Add, Cdc, DeletionVector, Remove
-from txlake.protocol.deletion_vectors import vector_path
+from txlake.protocol.actions import Add, Cdc, Remove
 from txlake.protocol.file_names import BRANCHES_FOLDER, LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
-from txlake.protocol.paths import absolute_url, decode_path, is_absolute, unescape_partition
-from txlake.protocol.types import Field
+from txlake.protocol.last_vacuum import LAST_VACUUM_PATH, LastVacuum, write_last_vacuum
+from txlake.protocol.paths import unescape_partition
 
 ReadOpenTransactions = Callable[[], OpenTransactions]
 """Tells which other transactions are open that may own or read files."""
@@ -60,6 +61,9 @@ class VacuumPlan:
         before_ms: the retention's cut, or an earlier one that open transactions need: older files
             that no version since then needs are deleted.
         version: the version that the plan was made from.
+        lite: the files were found by the log alone.
+        through: no file that the commits up to this version removed is left after the VACUUM;
+            None if that isn't known.
     """
 
     paths: tuple[str, ...]
@@ -67,6 +71,8 @@ class VacuumPlan:
     folders: int
     before_ms: int
     version: int
+    lite: bool = False
+    through: int | None = None
 
 
 def plan_vacuum(
@@ -74,6 +80,7 @@ def plan_vacuum(
     retention_ms: int | None = None,
     now_ms: int | None = None,
     *,
+    lite: bool = False,
     retention_check: bool = True,
     others_open: ReadOpenTransactions | None = None,
     other_lines: Callable[[], Sequence[TableLog]] = tuple,
@@ -85,6 +92,10 @@ def plan_vacuum(
     replaces the clock. The plan never has files younger than the retention, whoever wrote them, nor
     hidden files and folders (`_x`, `.x`) other than partitions, change data and deletion vectors,
     nor other tables below, nor Iceberg metadata that is in use.
+
+    With `lite` the log alone says which files there are: those that its commits removed since the
+    last VACUUM. The table isn't listed, and files that no commit names are left to a VACUUM that
+    lists it. If the log lacks one of these commits, the table is listed all the same.
 
     `other_lines` returns the table's logs on the lake's other branches, main's included: what
     readers of their versions need stays too. So does what readers of a path table's open branches
@@ -116,9 +127,14 @@ def plan_vacuum(
             "certain that no reader uses older versions, turn the check off: set Spark's "
             "spark.databricks.delta.retentionDurationCheck.enabled to false"
         )
-    before = (log.system.now_ms() if now_ms is None else now_ms) - retention
-    listed = list(log.store.list(""))
-    candidates, folders = _candidates(listed, snapshot, before)
+    before = cut = (log.system.now_ms() if now_ms is None else now_ms) - retention
+    expired = _expired(log, before) if lite else None
+    listed = [] if expired is not None else list(log.store.list(""))
+    candidates, folders = (
+        _candidates(listed, snapshot, before)
+        if expired is None
+        else _expired_candidates(expired, snapshot)
+    )
     # Requested after the files were listed, and before the log is read again: a transaction that
     # was open during the listing and isn't now has committed, so that the log has its files, or
     # never will. One that begins later writes later files, and reads this snapshot's version or a
@@ -128,26 +144,26 @@ def plan_vacuum(
     read_version = oldest_needed(log, by_branches=False)
     if log.catalog_table is None and read_ms is not None:
         before = min(before, read_ms)
+    kept: list[str] = []
     if candidates:
         has_changes = any(path.startswith(f"{CHANGE_FOLDER}/") for path in candidates)
         since = None if not has_changes else before if read_ms is None else min(before, read_ms)
         # After the open transactions: one that has committed on a branch has its files there. And
         # before main's newest commits, which have the files of a branch that is published.
         elsewhere = _needed_elsewhere(log, other_lines, before, since)
-        needed = chain(
-            elsewhere,
-            _needed(log, snapshot, before, is_longer=retention > least),
-            _added_since(log, snapshot.version),
-            needed_by_iceberg(log, snapshot, candidates),
-        )
+        own = _needed(log, snapshot, before, is_longer=retention > least)
+        # A later commit names a live file when it removes it; another reason to keep one doesn't.
+        present = own if expired is None else _live_files(log.store.url, snapshot)
+        for path in chain(present, needed_by_iceberg(log, snapshot, candidates)):
+            candidates.pop(path, None)
+        needed = chain(own, elsewhere, _added_since(log, snapshot.version))
         if read_version is not None:
             needed = chain(needed, _removed_after(log, read_version, snapshot.version))
         if log.catalog_table is None and read_ms is not None:
             needed = chain(needed, _removed_since(log, read_ms))
         if since is not None:
             needed = chain(needed, _changes_since(log, since))
-        for path in needed:
-            candidates.pop(path, None)
+        kept = [path for path in needed if candidates.pop(path, None) is not None]
     ended = _of_ended_branches(listed, snapshot, before, open_branches)
     tags = frozenset(map(tag_of, others.ids))
     is_catalog_managed = log.catalog_table is not None
@@ -162,13 +178,55 @@ def plan_vacuum(
         folders=folders,
         before_ms=before,
         version=snapshot.version,
+        lite=expired is not None,
+        through=_through(log, expired, kept, cut, before),
     )
+
+
+def _expired(log: TableLog, before_ms: int) -> ExpiredFiles | None:
+    """Return the files that the log shows to be deletable; None if it doesn't reach back."""
+    found = expired_files(log, before_ms, last=last_vacuum(log), listing=log.listing())
+    if found is None:
+        _log.info("%s: VACUUM LITE lists the table: its log lacks older commits", log.name)
+    return found
+
+
+def _expired_candidates(
+    expired: ExpiredFiles, snapshot: Snapshot
+) -> tuple[dict[str, StoredObject], int]:
+    """Return the files that the log shows to be deletable by canonical path, and 0 folders.
+
+    Those that a listing wouldn't yield are left out: hidden ones, and those outside of the table.
+    """
+    partitions = _partition_names(snapshot)
+    files = {
+        path: StoredObject(path, file.size_bytes, 0)
+        for path, file in expired.files.items()
+        if not path.startswith(("/", "../"))
+        and not any(_is_hidden(part, partitions) for part in path.split("/"))
+    }
+    return files, 0
+
+
+def _through(
+    log: TableLog, expired: ExpiredFiles | None, kept: Sequence[str], cut_ms: int, before_ms: int
+) -> int | None:
+    """Return `VacuumPlan.through`. `kept`: files that another line or an open transaction needs;
+    `cut_ms`: the retention's cut, `before_ms` the one that open transactions need.
+    """
+    if expired is None:
+        return None if kept or before_ms < cut_ms else newest_outside(log.listing(), cut_ms)
+    if not kept:
+        return expired.version
+    oldest = min(expired.files[path].version for path in kept)
+    return oldest - 1 if oldest else None
 
 
 def vacuum(
     log: TableLog,
     retention_ms: int | None = None,
     *,
+    lite: bool = False,
     dry_run: bool = False,
     retention_check: bool = True,
     begin: BeginTransaction | None = None,
@@ -183,9 +241,11 @@ def vacuum(
     catalog table. Raises what `plan_vacuum` and the store raise, and InvalidRequest for a catalog
     table that was opened by its path; when deleting fails, VACUUM END says so.
     """
+    begun_ms = log.system.now_ms()
     plan = plan_vacuum(
         log,
         retention_ms,
+        lite=lite,
         retention_check=retention_check,
         others_open=others_open,
         other_lines=other_lines,
@@ -206,16 +266,27 @@ def vacuum(
     try:
         for start in range(0, len(paths), _DELETES_AT_ONCE):
             log.store.delete(paths[start : start + _DELETES_AT_ONCE])
-        # Of writers that were killed: those that live are done within a day.
-        log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
-        remove_ended(log, plan.before_ms)
+        if not plan.lite:
+            # Of writers that were killed: those that live are done within a day.
+            log.store.sweep("", min(plan.before_ms, log.system.now_ms() - _DAY_MS))
+            remove_ended(log, plan.before_ms)
     except TxlakeError:
         commit_notice(log, begin, "VACUUM END", {"status": "FAILED"}, {})
         raise
     done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
     commit_notice(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
+    through = plan.through if len(paths) == len(plan.paths) else None
+    _note_vacuum(log, LastVacuum(through, None if plan.lite else begun_ms))
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
+
+
+def _note_vacuum(log: TableLog, done: LastVacuum) -> None:
+    """Record how far a VACUUM came; log if that fails, as the next one then only reads more."""
+    try:
+        log.store.put(LAST_VACUUM_PATH, write_last_vacuum(last_vacuum(log).then(done)))
+    except TxlakeError as error:
+        _log.warning("%s: %s was not written: %s", log.name, LAST_VACUUM_PATH, error)
 
 
 def _require_main(log: TableLog) -> None:
@@ -255,8 +326,7 @@ def _candidates(
 
     Hidden files and other tables below are left out.
     """
-    partitions = {item.name for item in _partition_fields(snapshot)}
-    partitions |= {item.physical_name for item in _partition_fields(snapshot)}
+    partitions = _partition_names(snapshot)
     folders = {""}
     tables_below: set[str] = set()
     files: dict[str, StoredObject] = {}
@@ -279,9 +349,10 @@ def _candidates(
     return own, len(folders)
 
 
-def _partition_fields(snapshot: Snapshot) -> list[Field]:
+def _partition_names(snapshot: Snapshot) -> set[str]:
+    """Return the partition columns' names, logical and physical, which may begin folders' names."""
     found = (snapshot.schema.find(name) for name in snapshot.partition_columns)
-    return [item for item in found if item is not None]
+    return {name for item in found if item is not None for name in (item.name, item.physical_name)}
 
 
 def _is_hidden(name: str, partitions: set[str]) -> bool:
@@ -307,7 +378,7 @@ def _needed(log: TableLog, snapshot: Snapshot, before_ms: int, *, is_longer: boo
         removes.append(_removes_since(log, before_ms))
     for remove in (remove for some in removes for remove in some):
         if (remove.deletion_timestamp or 0) >= before_ms:
-            yield from _files_of(url, remove)
+            yield from files_of(url, remove)
 
 
 def _live_files(url: str, snapshot: Snapshot) -> Iterator[str]:
@@ -315,12 +386,12 @@ def _live_files(url: str, snapshot: Snapshot) -> Iterator[str]:
     rows = snapshot.files.columns("path", "deletion_vector")
     for batch in rows.to_batches():
         for path in batch.column("path").to_pylist():
-            yield from _path_in_table(url, path)
+            yield from path_in_table(url, path)
         vectors = batch.column("deletion_vector")
         if vectors.null_count < len(vectors):
             for value in vectors.to_pylist():
                 if value is not None:
-                    yield from _vector_path_in_table(url, vector_of(value))
+                    yield from vector_path_in_table(url, vector_of(value))
 
 
 def _needed_elsewhere(
@@ -385,7 +456,7 @@ def _removed_since(log: TableLog, since_ms: int) -> Iterator[str]:
     transactions that began meanwhile still read them.
     """
     for remove in _removes_since(log, since_ms):
-        yield from _files_of(log.store.url, remove)
+        yield from files_of(log.store.url, remove)
 
 
 def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
@@ -397,7 +468,7 @@ def _removed_after(log: TableLog, version: int, newest: int) -> Iterator[str]:
     for commit in log.commits(version, newest):
         for action in commit.actions:
             if isinstance(action, Remove):
-                yield from _files_of(log.store.url, action)
+                yield from files_of(log.store.url, action)
 
 
 def _may_be_staged(
@@ -431,7 +502,7 @@ def _changes_since(log: TableLog, since_ms: int) -> Iterator[str]:
     for commit, time_ms in _commits_since(log, since_ms):
         for action in commit.actions if time_ms >= since_ms else ():
             if isinstance(action, Cdc):
-                yield from _path_in_table(log.store.url, action.path)
+                yield from path_in_table(log.store.url, action.path)
 
 
 def _commits_since(log: TableLog, since_ms: int) -> Iterator[tuple[Commit, int]]:
@@ -455,38 +526,6 @@ def _added_since(log: TableLog, version: int, up_to: int | None = None) -> Itera
     for commit in log.commits(version, up_to):
         for action in commit.actions:
             if isinstance(action, Add):
-                yield from _files_of(log.store.url, action)
+                yield from files_of(log.store.url, action)
             elif isinstance(action, Cdc):
-                yield from _path_in_table(log.store.url, action.path)
-
-
-def _files_of(url: str, action: Add | Remove) -> Iterator[str]:
-    """Yield the canonical paths of the file and of its deletion vector's file."""
-    yield from _path_in_table(url, action.path)
-    if action.deletion_vector is not None:
-        yield from _vector_path_in_table(url, action.deletion_vector)
-
-
-def _path_in_table(table_url: str, path_in_log: str) -> Iterator[str]:
-    """Yield the file's canonical path relative to the table; nothing when it lies outside."""
-    if is_absolute(path_in_log):
-        root = decode_path(table_url).rstrip("/") + "/"
-        path = decode_path(absolute_url(table_url, path_in_log))
-        if not path.startswith(root):
-            return
-        yield posixpath.normpath(path[len(root) :])
-    else:
-        yield posixpath.normpath(decode_path(path_in_log))
-
-
-def _vector_path_in_table(table_url: str, vector: DeletionVector) -> Iterator[str]:
-    """Yield the canonical path of the vector's file; nothing if it is inline, or outside of the
-    table.
-    """
-    if vector.storage_type == "i":
-        return
-    path = vector_path(vector, table_url)
-    if is_absolute(path):
-        yield from _path_in_table(table_url, path)
-    else:
-        yield posixpath.normpath(path)
+                yield from path_in_table(log.store.url, action.path)

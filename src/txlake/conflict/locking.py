@@ -33,6 +33,7 @@ class ResourceType(Enum):
     DATABASE = "DATABASE"
     OBJECT = "OBJECT"
     KEY = "KEY"  # a row of the catalog: an object's name
+    APPLICATION = "APPLICATION"  # what programs agree on, as by sp_getapplock: `description`
 
 
 class LockStatus(Enum):

@@ -34,6 +34,9 @@ class ResourceNames:
                 return f"the name {resource.description}"
             case ResourceType.DATABASE:
                 return f"database {self._databases.get(resource.database, resource.database)}"
+            case ResourceType.APPLICATION:
+                table = self._tables.get(resource.entity, "the lake")
+                return f"the {resource.description} of {table}"
             case ResourceType.OBJECT:
                 table = self._tables.get(resource.entity, "a new table")
                 return f"the turn to commit to {table}" if resource.subtype else table

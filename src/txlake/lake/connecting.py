@@ -114,6 +114,23 @@ def unity_session_on(
     return Session(engine, handlers, level=level)
 
 
+def path_table_session(
+    storage_options: Mapping[str, str],
+    make_spark: Callable[[], SparkSession],
+    *,
+    handlers: Handlers,
+) -> Session:
+    """Return a session for path tables, without a lake; Spark starts when first needed."""
+    system, settings, options = System(), Settings(), dict(storage_options)
+    engine = Engine(
+        system=system,
+        settings=settings,
+        plane=_plane(make_spark, system, settings, options),
+        storage_options=options,
+    )
+    return Session(engine, handlers)
+
+
 def _require_valid(settings: Settings) -> None:
     """Raise InvalidRequest for a setting that has none of its values."""
     parse_granularity(settings.conflict_granularity)

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from txlake.catalog import DEFAULT_DATABASE, AdmissionOutdated
 from txlake.catalog.branch_rows import MAIN_NAME
@@ -30,6 +30,10 @@ from txlake.lake.connecting import (
 from txlake.lake.statements import Statements
 from txlake.lake.streams import Streams
 from txlake.lake.tables.session_lookup import register_lake
+from txlake.maintenance.arguments import budget_of, duration_ms
+from txlake.maintenance.maintainer import Maintainer
+from txlake.maintenance.schedule import Maintenance
+from txlake.session.catalog_access import refuse_lost
 from txlake.session.engine import Engine
 from txlake.session.instants import changes_of
 from txlake.session.membership.attachment import attach, detach
@@ -37,6 +41,7 @@ from txlake.session.membership.moving import move_catalog
 from txlake.session.membership.recovery import Recovered, recover
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction as SessionTransaction
+from txlake.session.views.lake_views import maintenance_rows
 from txlake.session.views.notebook import card, card_or_error
 from txlake.settings import Settings
 from txlake.sql import parse
@@ -614,6 +619,67 @@ class Lake(LakeSession):
         self.close()
         if to == "warehouse":
             set_aside_default_catalog(self._session)
+
+    @overload
+    def maintain(
+        self,
+        *,
+        once: bool = ...,
+        every: None = ...,
+        budget: str | float | None = ...,
+        budget_bytes: str | int | None = ...,
+        dry_run: bool = ...,
+    ) -> pa.Table: ...
+
+    @overload
+    def maintain(
+        self,
+        *,
+        once: bool = ...,
+        every: str | float,
+        budget: str | float | None = ...,
+        budget_bytes: str | int | None = ...,
+        dry_run: bool = ...,
+    ) -> Maintenance: ...
+
+    def maintain(
+        self,
+        *,
+        once: bool = False,
+        every: str | float | None = None,
+        budget: str | float | None = None,
+        budget_bytes: str | int | None = None,
+        dry_run: bool = False,
+    ) -> pa.Table | Maintenance:
+        """Do what the lake's tables need: pack small files, VACUUM, checkpoints and the like.
+
+        By default one round is done, and what it did is returned, as rows of `txlake.maintenance`.
+        No writer is aborted, and nobody waits for maintenance: what others work on comes later. Any
+        number of processes may do it at once. Tables and databases set it up by their properties
+        `txlake.maintenance.*`. Source: docs/maintenance.md.
+
+        Args:
+            once: one round, which is the default without `every`.
+            every: a round each "10m", or as many seconds, in a thread of this process. What is
+                returned ends that by `stop()`, and is a context manager.
+            budget: after so long, "30m" or seconds, a round begins nothing new.
+            budget_bytes: how many bytes of data a round reads and writes, "50gb" or a number.
+            dry_run: nothing is done; the rows say what is due and why, in order.
+
+        Raises InvalidRequest for an argument that isn't one of these, on another system's catalog,
+        and as `locks`.
+        """
+        if every is not None and (once or dry_run):
+            raise InvalidRequest("maintain: give every=, or else once= or dry_run=")
+        engine = self._session.engine.main
+        engine.require_open()
+        refuse_lost(engine)
+        maintainer = Maintainer(
+            engine, lambda: Session(engine, HANDLERS), budget=budget_of(budget, budget_bytes)
+        )
+        if every is not None:
+            return Maintenance(engine, maintainer, duration_ms(every, "every"))
+        return maintenance_rows(maintainer.plan() if dry_run else maintainer.run()).table()
 
     def close(self) -> None:
         """End the default session and release the catalog; Spark keeps running."""

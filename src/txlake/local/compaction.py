@@ -26,8 +26,13 @@ from txlake.local.file_rows import threads_for
 from txlake.local.remote_files import RemoteFile
 from txlake.local.table import LocalTable
 from txlake.local.writing import moving_task, partition_fields, result_of
-from txlake.log.files import adds_of, live_row_count
-from txlake.log.small_files import PackingLimits, small_files
+from txlake.log.files import adds_of
+from txlake.log.small_files import (
+    PackingLimits,
+    deleted_share,
+    files_to_purge,
+    small_files,
+)
 from txlake.protocol.actions import Action, Add
 from txlake.protocol.clustering import as_clustered
 from txlake.protocol.features import SHREDDING
@@ -35,7 +40,7 @@ from txlake.protocol.paths import decode_path, is_absolute
 from txlake.protocol.sources import SOURCES_TAG, Source, sources_text
 from txlake.sql.statements import Expression, condition_text
 
-_DELETED_RATIO_MAX = 0.05
+_DELETED_SHARE_MAX = 0.05
 _FILES_MAX = 1_000
 _PURGING: Mapping[str, object] = {"applyPurge": True}  # as Delta Spark's history has it
 logger = logging.getLogger(__name__)
@@ -49,16 +54,18 @@ class Bin:
 
 
 def choose_bins(
-    table: LocalTable, files: pa.Table, *, purge: bool, small: PackingLimits | None = None
+    table: LocalTable, files: pa.Table, *, purge: bool, limits: PackingLimits | None = None
 ) -> list[Bin]:
     """Return the bins of files to pack, or with `purge` a bin for each file with a deletion vector.
 
-    `files`: those of the partitions that are compacted. With `small` the bins are those that
+    `files`: those of the partitions that are compacted. With `limits` the bins are those that
     `log.small_files` chooses.
     """
-    if small is not None:
-        return [Bin(files) for files in small_files(table.snapshot, small)]
+    if limits is not None and not purge:
+        return [Bin(files) for files in small_files(table.snapshot, limits)]
     candidates = adds_of(files)
+    if limits is not None:
+        return [Bin((add,)) for add in files_to_purge(candidates, limits)]
     if purge:
         return [Bin((add,)) for add in candidates if add.deletion_vector is not None]
     return list(pack(candidates, table.target_file_bytes))
@@ -98,7 +105,7 @@ def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
     """
     partitions: dict[tuple[tuple[str, str | None], ...], list[Add]] = {}
     for add in candidates:
-        if add.size < target_bytes or _deleted_ratio(add) > _DELETED_RATIO_MAX:
+        if add.size < target_bytes or deleted_share(add) > _DELETED_SHARE_MAX:
             key = tuple(sorted((n, v or None) for n, v in add.partition_values.items()))
             partitions.setdefault(key, []).append(add)
     for files in partitions.values():
@@ -115,21 +122,8 @@ def pack(candidates: list[Add], target_bytes: int) -> Iterator[Bin]:
 
 def _worthwhile(files: list[Add]) -> Iterator[Bin]:
     """Yield the files as a bin if they are several or have many deleted rows; else nothing."""
-    if len(files) > 1 or any(_deleted_ratio(add) > _DELETED_RATIO_MAX for add in files):
+    if len(files) > 1 or any(deleted_share(add) > _DELETED_SHARE_MAX for add in files):
         yield Bin(tuple(files))
-
-
-def _deleted_ratio(add: Add) -> float:
-    """Return the share of a file's rows that are deleted; 1.0 for a vector where rows aren't
-    counted.
-    """
-    if add.deletion_vector is None:
-        return 0.0
-    live = live_row_count(add)
-    if live is None:
-        return 1.0
-    deleted = add.deletion_vector.cardinality
-    return deleted / max(1, live + deleted)
 
 
 @dataclass(frozen=True, slots=True)

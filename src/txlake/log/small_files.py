@@ -1,4 +1,5 @@
-"""Which small files are packed by themselves after a commit (`delta.autoOptimize.autoCompact`).
+"""Which files are rewritten by themselves: small ones (`delta.autoOptimize.autoCompact`), and those
+with many deleted rows.
 
 The number and the sizes are Delta Spark's. Unlike there, a file that is larger than all smaller
 ones together stays as it is, so that a table that grows by single rows doesn't write its rows anew
@@ -7,7 +8,7 @@ each time: a row is rewritten as often as its file doubles.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from txlake.log.cubes import packed
 from txlake.log.file_columns import FileColumns
-from txlake.log.files import adds_of
+from txlake.log.files import adds_of, live_row_count
 from txlake.log.snapshot import Snapshot
 from txlake.protocol.actions import Add
 from txlake.protocol.clustering import cube_of
@@ -35,12 +36,14 @@ class PackingLimits:
         file_bytes_max: the size of the packed files, in bytes; a small file has less than half.
         bytes_max: how many bytes of files are packed at once.
         files_max: how many files are packed at once.
+        deleted_share_min: from which share of deleted rows on a purge rewrites a file.
     """
 
     files_min: int = 50
     file_bytes_max: int = 128 * 1024 * 1024
     bytes_max: int = 64 * 1024 * 1024
     files_max: int = 1_000
+    deleted_share_min: float = 0.0
 
     def is_small(self, size_bytes: int) -> bool:
         """Return whether a file of this size is small."""
@@ -85,6 +88,28 @@ def small_files(table: Snapshot, limits: PackingLimits) -> Iterator[tuple[Add, .
             files_left -= len(taken)
             if len(taken) > 1:
                 yield taken
+
+
+def deleted_share(add: Add) -> float:
+    """Return the share of a file's rows that are deleted; 1.0 for a vector where rows aren't
+    counted.
+    """
+    if add.deletion_vector is None:
+        return 0.0
+    live = live_row_count(add)
+    if live is None:
+        return 1.0
+    deleted = add.deletion_vector.cardinality
+    return deleted / max(1, live + deleted)
+
+
+def files_to_purge(files: Iterable[Add], limits: PackingLimits) -> tuple[Add, ...]:
+    """Return the files whose deleted rows a purge drops, those with the largest share first."""
+    found = [add for add in files if add.deletion_vector is not None]
+    due = [add for add in found if deleted_share(add) >= limits.deleted_share_min]
+    due.sort(key=deleted_share, reverse=True)
+    within = _within(tuple(due), limits.bytes_max) or tuple(due[:1])
+    return within[: limits.files_max]
 
 
 def _worth_rewriting(files: list[Add]) -> list[Add]:

@@ -37,6 +37,7 @@ _TERM = re.compile(
     re.ASCII,
 )
 _WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+_DECIMAL = re.compile(r"\d*\.?\d+", re.ASCII)
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _SIZE_FACTOR = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _COLUMN_PART = re.compile(r"`((?:[^`]|``)+)`|([\w$-]+)")
@@ -179,6 +180,13 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _share(text: str) -> float:
+    """Return a share, more than 0 and at most 1. Raises ValueError for other texts."""
+    if _DECIMAL.fullmatch(text.strip()) is None or not 0 < float(text) <= 1:
+        raise ValueError(f"not a share: {text!r}")
+    return float(text)
+
+
 def _feature_request(text: str) -> str:
     return _one_of("supported", "enabled")(text)
 
@@ -203,7 +211,10 @@ _INTERVAL = (interval_ms, "an interval without months and years, such as '2 week
 _COUNT = (_whole_number(1), "a whole number from 1")
 _NATURAL = (_whole_number(0), "a whole number from 0")
 _SIZE_OF = (size_bytes, "a size in bytes, such as '128mb'")
+_SHARE = (_share, "a share of more than 0 and at most 1, such as 0.2")
 _FREE = (_anything, "any text")
+MAINTENANCE_PREFIX = "txlake.maintenance."
+"""What databases and tables say of their maintenance begins with it."""
 
 # Every key that may be set, with its parser and what it expects.
 _KNOWN: Mapping[str, tuple[_Parser, str]] = {
@@ -259,6 +270,19 @@ _KNOWN: Mapping[str, tuple[_Parser, str]] = {
     "delta.universalFormat.iceberg.atomicConversion.supported": _BOOLEAN,
     "delta.writePartitionColumnsToParquet": _BOOLEAN,
     "txlake.conflictGranularity": (_one_of("row", "file", "table"), "row, file or table"),
+    "txlake.maintenance.checkpoint": _BOOLEAN,
+    "txlake.maintenance.cluster": _BOOLEAN,
+    "txlake.maintenance.deletedRowsShare": _SHARE,
+    "txlake.maintenance.enabled": _BOOLEAN,
+    "txlake.maintenance.fullVacuumInterval": _INTERVAL,
+    "txlake.maintenance.logCleanup": _BOOLEAN,
+    "txlake.maintenance.minExpiredFiles": _COUNT,
+    "txlake.maintenance.minSmallFiles": (_whole_number(2), "a whole number from 2"),
+    "txlake.maintenance.optimize": _BOOLEAN,
+    "txlake.maintenance.purge": _BOOLEAN,
+    "txlake.maintenance.statistics": _BOOLEAN,
+    "txlake.maintenance.unclusteredShare": _SHARE,
+    "txlake.maintenance.vacuum": _BOOLEAN,
 }
 # Keys that only the engine sets.
 _INTERNAL: Mapping[str, tuple[_Parser, str]] = {

@@ -55,7 +55,7 @@ def compact(
     where: Expression | None = None,
     *,
     purge: bool = False,
-    small: PackingLimits | None = None,
+    limits: PackingLimits | None = None,
 ) -> Change:
     """Return the change that packs small files, or with `purge` drops deleted rows
     (`TableData.compact`).
@@ -65,13 +65,13 @@ def compact(
     as it is, with a warning in the log: one with dates before 1582 or times before 1900 in the
     calendar of old Spark versions. The change has no actions if there is nothing to pack.
     """
-    bins = choose_bins(work, files_of_partitions(work, where), purge=purge, small=small)
+    bins = choose_bins(work, files_of_partitions(work, where), purge=purge, limits=limits)
     result = Rewritten()
     if bins:
         by_driver = attempt("OPTIMIZE", work, partial(pack_by_driver, work, bins))
         result = _pack_by_spark(work, bins) if by_driver is None else by_driver
     return compaction_change(
-        work, where, result.sources, result.outputs, purge=purge, is_automatic=small is not None
+        work, where, result.sources, result.outputs, purge=purge, is_automatic=limits is not None
     )
 
 

@@ -329,13 +329,13 @@ def compact(
     where: Expression | None = None,
     *,
     purge: bool = False,
-    small: PackingLimits | None = None,
+    limits: PackingLimits | None = None,
 ) -> Change:
     """Compact small files and files with many deleted rows, as `local.compaction` chooses them."""
     sources: list[Add] = []
     outputs: list[Add] = []
     for one in compaction.choose_bins(
-        work, files_of_partitions(work, where), purge=purge, small=small
+        work, files_of_partitions(work, where), purge=purge, limits=limits
     ):
         rows = [[row for _, row in live_rows(work, add)] for add in one.files]
         sources += one.files
@@ -348,7 +348,7 @@ def compact(
         tuple(sources),
         tuple(outputs),
         purge=purge,
-        is_automatic=small is not None,
+        is_automatic=limits is not None,
     )
 
 

@@ -49,6 +49,7 @@ VIEWS: Mapping[str, View] = {
     "txlake.conflicts": lake_views.CONFLICTS,
     "txlake.branches": lake_views.BRANCHES,
     "txlake.commits": lake_views.COMMITS,
+    "txlake.maintenance": lake_views.MAINTENANCE,
     "txlake.transactions": lake_views.TRANSACTIONS,
 }
 """The views by lower-case name, without `pg_catalog`."""

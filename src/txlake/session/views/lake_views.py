@@ -1,11 +1,17 @@
-"""txlake's own views, `txlake.*`: conflicts, open transactions, ratified commits, branches."""
+"""txlake's own views, `txlake.*`: conflicts, open transactions, ratified commits, branches,
+maintenance.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from txlake.catalog.maintenance_book import DUE, RUNNING, MaintenanceEntry
+from txlake.session.views.describe import Rows
 from txlake.session.views.view import EntrySource, RowValues, utc_time, view
+
+_INTERRUPTED = "interrupted"
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
@@ -99,6 +105,45 @@ def _branches(entries: EntrySource) -> Iterator[RowValues]:
         }
 
 
+def _maintenance(entries: EntrySource) -> Iterator[RowValues]:
+    """Yield a row for each work of maintenance, the oldest first; what is due comes last."""
+    living = {session.id: session for session in entries.sessions()}
+    for entry in sorted(entries.maintenance(), key=lambda one: one.state == DUE):
+        row = _maintenance_row(entry)
+        if entry.state != RUNNING:
+            yield row
+        elif (session := living.get(entry.session_id or 0)) is None:
+            yield {**row, "state": _INTERRUPTED}
+        else:
+            yield {**row, "host": session.host, "process": session.process}
+
+
+def _maintenance_row(entry: MaintenanceEntry) -> dict[str, object]:
+    """Return the columns of a work of maintenance that don't depend on its session."""
+    return {
+        "time": utc_time(entry.time_ms),
+        "table": entry.table_name,
+        "need": entry.need,
+        "state": entry.state,
+        "action": entry.action,
+        "reason": entry.reason,
+        "files": entry.files,
+        "size_in_bytes": entry.size_bytes,
+        "rows": entry.row_count,
+        "duration_ms": entry.duration_ms,
+        "error": entry.error,
+    }
+
+
+def maintenance_rows(entries: Iterable[MaintenanceEntry]) -> Rows:
+    """Return works of maintenance, in their order, as rows of `txlake.maintenance`."""
+    names = MAINTENANCE.schema.names
+    rows = [_maintenance_row(entry) for entry in entries]
+    return Rows(
+        schema=MAINTENANCE.schema, rows=[tuple(row.get(name) for name in names) for row in rows]
+    )
+
+
 CONFLICTS = view(
     "txlake",
     """
@@ -153,4 +198,21 @@ BRANCHES = view(
 `size_in_bytes` are the data files and deletion vectors that it alone keeps, NULL if a log can't be
 read; for that the logs of tables are read that aren't the same on main and all branches.
 `is_in_use`: an open transaction has locks on its tables or databases.
+"""
+
+MAINTENANCE = view(
+    "txlake",
+    """
+    time TIMESTAMP, table STRING, need STRING, state STRING, action STRING, reason STRING,
+    files BIGINT, size_in_bytes BIGINT, rows BIGINT, duration_ms BIGINT, error STRING, host STRING,
+    process BIGINT
+    """,
+    _maintenance,
+)
+"""What maintenance did, the latest thousand works, and then what the last round left, in order.
+
+`state`: running, done, nothing (another process had met the need), yielded (others worked on the
+table: it comes later), failed, interrupted (the process was killed) or due. `files`,
+`size_in_bytes` and `rows` are what was gained; of work that is due, what is expected. `table` is
+NULL for the lake itself.
 """

@@ -119,6 +119,8 @@ def _resource(resource: Resource) -> str:
             return f"DATABASE: {resource.database}"
         case ResourceType.KEY:
             return f"KEY: {resource.database}:{resource.entity} ({resource.description})"
+        case ResourceType.APPLICATION:
+            return f"APPLICATION: {resource.database}:{resource.entity}:[{resource.description}]"
         case _:
             return f"{resource.type.value}: {resource.database}:{resource.entity}:0"
 

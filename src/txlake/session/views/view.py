@@ -12,6 +12,7 @@ from txlake.catalog.branch_usage import BranchUsage
 from txlake.catalog.commits import CommitEntry
 from txlake.catalog.journal import ConflictEntry
 from txlake.catalog.lock_entries import LockEntry
+from txlake.catalog.maintenance_book import MaintenanceEntry
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.transactions import TransactionEntry
 from txlake.catalog.views import ViewEntry
@@ -83,6 +84,10 @@ class EntrySource(Protocol):
         """Return the branches and tags by name."""
         ...
 
+    def maintenance(self) -> Sequence[MaintenanceEntry]:
+        """Return the record of maintenance, the oldest entry first."""
+        ...
+
     def kept_alone(self) -> Mapping[int, int | None] | None:
         """Return for the numbers of branches the bytes that only each of them keeps, 0 left out;
         None for what is unknown.
@@ -152,6 +157,9 @@ class CatalogEntrySource:
 
     def branches(self) -> Sequence[BranchUsage]:
         return self.catalog.branches.usage()
+
+    def maintenance(self) -> Sequence[MaintenanceEntry]:
+        return self.catalog.maintenance.entries()
 
     def kept_alone(self) -> Mapping[int, int | None] | None:
         return None if self.kept_by is None else self.kept_by()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txlake.log.small_files import PackingLimits
 from txlake.sql.statements.descriptions import DescribeDetail, DescribeHistory
 from txlake.sql.statements.expressions import Expression, SqlText
 from txlake.sql.statements.names import Table, TableName, TimeTravel
@@ -13,7 +14,8 @@ from txlake.sql.statements.names import Table, TableName, TimeTravel
 class Optimize:
     """OPTIMIZE t [FULL] [WHERE partitions] [ZORDER BY columns].
 
-    With `is_automatic`, which SQL can't say, it packs what `delta.autoOptimize.autoCompact` is for.
+    With `is_automatic`, which SQL can't say, it packs what `delta.autoOptimize.autoCompact` is for,
+    by these `limits` or the table's own.
     """
 
     table: Table
@@ -21,11 +23,14 @@ class Optimize:
     zorder_by: tuple[str, ...] = ()
     full: bool = False
     is_automatic: bool = False
+    limits: PackingLimits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reorg:
     """REORG TABLE t [WHERE partitions] APPLY (PURGE): rewrite files with deleted rows.
+
+    With `limits`, which SQL can't say, only those that have many.
 
     With `for_iceberg` APPLY (UPGRADE UNIFORM (ICEBERG_COMPAT_VERSION = 2)), without a condition:
     make the table and all its files compatible with icebergCompatV2.
@@ -34,6 +39,7 @@ class Reorg:
     table: Table
     where: Expression | None = None
     for_iceberg: bool = False
+    limits: PackingLimits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +103,14 @@ class AnalyzeTable:
 
     Attributes:
         delta: recompute the files' statistics in the log.
+        only_missing: only of files that have none, which SQL can't say.
         columns: the columns named, each a path.
     """
 
     table: Table
     delta: bool = False
     columns: tuple[tuple[str, ...], ...] = ()
+    only_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,6 +233,36 @@ class RenamedTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenView:
+    """A view that a transaction creates, changes or renames, as it is afterwards.
+
+    Attributes:
+        query: the query's text; a name in it without a database is one of the view's database.
+        columns: the names and comments of its columns.
+        properties: with the schema that the view keeps (`catalog.views.stored_properties`).
+        is_new: whether the transaction creates it.
+        branch: the number of the lake's branch that it belongs to, 0 for none.
+    """
+
+    id: str
+    database: str
+    name: str
+    query: str
+    columns: tuple[tuple[str, str | None], ...] = ()
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    is_new: bool = False
+    branch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedView:
+    """A view that a transaction drops."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransactions:
     """The transactions of a lake that may still be ratified.
 
@@ -292,7 +322,16 @@ class EndedBranch:
     successor: str | None = None
 
 
-NameChange = NewTable | DroppedTable | UndroppedTable | RenamedTable | AdoptedTable | EndedBranch
+ViewChange = WrittenView | DroppedView
+NameChange = (
+    NewTable
+    | DroppedTable
+    | UndroppedTable
+    | RenamedTable
+    | AdoptedTable
+    | EndedBranch
+    | ViewChange
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

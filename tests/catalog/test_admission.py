@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tests.catalog.ledgers import System_, User, new, version
 from tests.catalog.locking import until
 from tests.catalog.open_transactions import write_transaction
+from tests.catalog.view_changes import create_view
 from txlake.catalog import Catalog, admission, lock_rows, lookup
 from txlake.catalog.admission import Admission, StatementTransaction
 from txlake.catalog.database import Database
@@ -68,7 +69,7 @@ def admitted(
 
 
 def test_what_a_statement_is_told(user: User) -> None:
-    user.catalog.views.create("default", "v", "SELECT 1", ())
+    create_view(user.catalog, "default", "v", "SELECT 1", ())
     user.write(version("a", 1))
     names = frozenset({A, ("default", "v"), ("default", "nothing"), ("nowhere", "a")})
     asked = LookupRequest(names=names, places=frozenset({"file:///b", "file:///d"}))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.catalog.branching import ended, of, on_branch
 from tests.catalog.ledgers import User, version
+from tests.catalog.view_changes import change_view, create_view, rename_view
 from txlake.catalog import Catalog
 from txlake.catalog.branch_rows import of_kind
 from txlake.catalog.views import ViewEntry
@@ -50,7 +51,7 @@ def publish(user: User, name: str, *adopted: tuple[str, str]) -> None:
 
 
 def show(on: User, name: str, query: str = "SELECT 1", *, database: str = "default") -> None:
-    on.catalog.views.create(database, name, query, [("x", None)])
+    create_view(on.catalog, database, name, query, [("x", None)])
 
 
 def view(on: User, name: str, *, database: str = "default") -> ViewEntry:
@@ -60,7 +61,7 @@ def view(on: User, name: str, *, database: str = "default") -> ViewEntry:
 
 
 def change(on: User, name: str, query: str) -> None:
-    on.catalog.views.change(view(on, name).id, query, [("x", None)])
+    change_view(on.catalog, view(on, name), query, [("x", None)])
 
 
 def shown(on: User, database: str = "default") -> dict[str, str]:
@@ -296,10 +297,10 @@ def test_views_are_published_beside_what_main_changed(user: User) -> None:
     show(x, "new")
     change(x, "changed", "SELECT 2")
     x.catalog.views.drop(view(x, "dropped").id)
-    x.catalog.views.rename(view(x, "renamed").id, "default", "renamed_here")
+    rename_view(x.catalog, view(x, "renamed"), "default", "renamed_here")
     change(user, "mains", "SELECT 3")
     user.catalog.views.drop(view(user, "gone").id)
-    user.catalog.views.rename(view(user, "moved").id, "default", "moved_there")
+    rename_view(user.catalog, view(user, "moved"), "default", "moved_there")
     before_ms = view(user, "changed").created_ms
     publish(user, "x")
     assert shown(user) == {
@@ -318,7 +319,7 @@ def test_views_of_a_new_database_are_published(user: User) -> None:
     x = on_branch(user, "x")
     x.catalog.create_database("d")
     show(x, "new", database="d")
-    x.catalog.views.rename(view(x, "v").id, "d", "v")
+    rename_view(x.catalog, view(x, "v"), "d", "v")
     publish(user, "x")
     assert shown(user) == {}
     assert shown(user, "d") == {"new": "SELECT 1", "v": "SELECT 7"}
@@ -341,7 +342,7 @@ def drop(on: User) -> None:
 
 
 def rename(on: User) -> None:
-    on.catalog.views.rename(view(on, "v").id, "default", "w")
+    rename_view(on.catalog, view(on, "v"), "default", "w")
 
 
 def redefine(on: User) -> None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tests.catalog.branching import change_rows, let_expire, of, on_branch
 from tests.catalog.ledgers import User, new, version
+from tests.catalog.view_changes import create_view
 from txlake.catalog import Catalog
 from txlake.catalog.database import Database
 from txlake.catalog.pruning import Pruner
@@ -47,7 +48,7 @@ def test_a_branch_has_the_names_and_versions_of_its_first_instant(user: User) ->
     user.catalog.create_database("Sales", isolation="snapshot")
     user.create("a", "b")
     user.create("c", database="sales")
-    user.catalog.views.create("sales", "v", "SELECT 1", [("x", None)])
+    create_view(user.catalog, "sales", "v", "SELECT 1", [("x", None)])
     user.write(version("a", 1))
     made = user.catalog.branches.create("Nightly", user_name="me")
     catalog = on_branch(user, "nightly").catalog
@@ -95,11 +96,11 @@ def test_names_are_the_branchs_own(user: User) -> None:
     result = x.ratify(version("n", 0), names=(made, renamed, dropped))
     assert isinstance(result, Ratified)
     x.catalog.create_database("mine")
-    x.catalog.views.create("default", "v", "SELECT 1", [])
+    create_view(x.catalog, "default", "v", "SELECT 1", [])
     assert names_of(x.catalog) == {"default": ["c", "n", "v"], "mine": []}
     assert names_of(user.catalog) == {"default": ["a", "b"]}
     with pytest.raises(InvalidRequest, match="no database 'mine'"):
-        user.catalog.views.create("mine", "v", "SELECT 1", [])
+        create_view(user.catalog, "mine", "v", "SELECT 1", [])
     user.create("n2")
     assert user.catalog.at_place("file:///n") is None
     assert x.catalog.at_place("file:///n") is not None
@@ -178,7 +179,7 @@ def test_a_branch_of_a_branch(user: User) -> None:
 
 def test_a_dropped_branch_leaves_nothing(user: User) -> None:
     user.create("a")
-    user.catalog.views.create("default", "v", "SELECT 1", [])
+    create_view(user.catalog, "default", "v", "SELECT 1", [])
     before = user.catalog.contents.read()
     branch = user.catalog.branches.create("x")
     x = on_branch(user, "x")
@@ -279,7 +280,7 @@ def test_the_last_instant_by_a_time(opened: Callable[[], Catalog]) -> None:
 def test_a_branch_is_created_after_each_change_of_its_names(user: User) -> None:
     """By the times, which tell publishing what came after it: never of the same millisecond."""
     for number in range(40):
-        user.catalog.views.create("default", f"v{number}", "SELECT 1", [("x", None)])
+        create_view(user.catalog, "default", f"v{number}", "SELECT 1", [("x", None)])
         branch = user.catalog.branches.create(f"x{number}")
         view = user.catalog.views.find("default", f"v{number}")
         assert view is not None
@@ -341,11 +342,11 @@ def create_table(on: User, name: str) -> None:
     change_rows(on, named.values(modified_ms=CLOCK_MS))
 
 
-def create_view(on: User, name: str) -> None:
-    on.catalog.views.create("default", name, "SELECT 1", [("x", None)])
+def create_a_view(on: User, name: str) -> None:
+    create_view(on.catalog, "default", name, "SELECT 1", [("x", None)])
 
 
-CREATIONS = pytest.mark.parametrize("create", [create_database, create_table, create_view])
+CREATIONS = pytest.mark.parametrize("create", [create_database, create_table, create_a_view])
 
 
 @CREATIONS

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.catalog.ledgers import User, execute, new, version
+from tests.catalog.view_changes import create_view
 from txlake.catalog import Catalog
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.ports import DroppedTable, Head, Ratified, RenamedTable, UndroppedTable, VersionRange
@@ -146,7 +147,7 @@ def test_a_name_that_is_taken_is_refused(user: User, by: str) -> None:
         user.create("b")
         user.ratify(names=(RenamedTable(id="b", database="default", name="A"),))
     if by == "view":
-        catalog.views.create("default", "a", "SELECT 1", ())
+        create_view(catalog, "default", "a", "SELECT 1", ())
     database = "nowhere" if by == "database" else "default"
     said = {"table": "rename it first", "view": "is a view", "database": "'nowhere'"}[by]
     with pytest.raises(InvalidRequest, match=said):

@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from tests.catalog.ledgers import User, new, prepared, version
+from tests.catalog.view_changes import create_view
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog, ratifying
 from txlake.errors import OutcomeUnknown, Unavailable
@@ -194,7 +195,7 @@ CHANGES: dict[str, Callable[[Catalog], object]] = {
     "set its isolation": lambda catalog: catalog.set_isolation("e", "snapshot"),
     "set its properties": lambda catalog: catalog.set_properties("e", {"a": "b"}),
     "drop it": lambda catalog: catalog.drop_database("e"),
-    "create a view": lambda catalog: catalog.views.create("e", "v", "SELECT 1", []),
+    "create a view": lambda catalog: create_view(catalog, "e", "v", "SELECT 1", []),
 }
 
 

@@ -43,9 +43,11 @@ def test_a_build_is_one_transaction(tmp_path: Path) -> None:
     during, seen = _seen(tmp_path, "build")
     assert during == [[]], "nothing of a build that is under way is visible"
     assert _state(seen["killed"]) == (False, [], [])
-    assert "3 of 7 OK created" in seen["killed"]["said"], "models were built when it was killed"
+    assert "3 of 8 OK created" in seen["killed"]["said"], "models were built when it was killed"
     assert _state(seen["first"]) == (True, TABLES, [1, 2, 3])
     assert "committed: this run was one transaction" in seen["first"]["said"]
+    views = {name: item["views"] for name, item in seen.items()}
+    assert (views["killed"], views["first"]) == ([], ["best_day"]), "a view comes with its tables"
     assert _state(seen["failed"]) == (False, TABLES, [1, 2, 3]), "a failed test undoes its build"
     assert "rolled back: nothing of this run is visible (test.shop.rel" in seen["failed"]["said"]
     assert _state(seen["retried"]) == (False, TABLES, [1, 2, 3])
@@ -63,7 +65,7 @@ def test_a_build_is_a_branch(tmp_path: Path) -> None:
     during, seen = _seen(tmp_path, "branch")
     assert during == [[]], "nothing of a build that is under way is visible"
     assert _state(seen["killed"]) == (False, [], [])
-    assert "3 of 7 OK created" in seen["killed"]["said"], "models were built when it was killed"
+    assert "3 of 8 OK created" in seen["killed"]["said"], "models were built when it was killed"
     assert len(seen["killed"]["branches"]) == 1, "its branch is kept"
     assert _state(seen["first"]) == (True, TABLES, [1, 2, 3])
     assert seen["first"]["branches"] == seen["killed"]["branches"], "its own has ended"

@@ -51,12 +51,14 @@ def main(folder: str, unit: str) -> None:
 
     def note(name: str, passed: bool, said: str = "") -> None:
         tables = [row[1] for row in look("SHOW TABLES IN shop")] if ["shop"] in databases() else []
+        views = [row[1] for row in look("SHOW VIEWS IN shop")] if ["shop"] in databases() else []
         orders = look("SELECT id FROM shop.orders ORDER BY id") if "orders" in tables else []
         seen.append(
             {
                 "what": name,
                 "passed": passed,
                 "tables": tables,
+                "views": views,
                 "orders": [row[0] for row in orders],
                 "branches": [row[0] for row in look("SHOW BRANCHES")],
                 "said": said,

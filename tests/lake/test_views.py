@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -339,14 +339,122 @@ def test_who_reads_a_view_holds_a_lock_on_it_and_on_what_it_reads(t: txlake.Lake
 
 
 @pytest.mark.parametrize(
-    "text", ["CREATE VIEW x AS SELECT 1 AS a", "DROP VIEW w", "ALTER VIEW w AS SELECT 1 AS a"]
+    "text",
+    [
+        "CREATE VIEW x AS SELECT 1 AS a",
+        "CREATE OR REPLACE VIEW w AS SELECT 1 AS a",
+        "ALTER VIEW w AS SELECT 1 AS a",
+        "ALTER VIEW w RENAME TO x",
+        "DROP VIEW w",
+        "ALTER VIEW w WITH SCHEMA EVOLUTION",
+    ],
 )
-def test_views_are_changed_beside_transactions(t: txlake.Lake, text: str) -> None:
+def test_others_see_a_change_of_a_view_once_it_is_committed(t: txlake.Lake, text: str) -> None:
+    """Or not at all, after a rollback."""
+
+    def seen(by: Any) -> object:
+        names = [str(row[1]) for row in query(by, "SHOW VIEWS LIKE '[wx]'")]
+        return [(name, query(by, f"DESCRIBE EXTENDED {name}")) for name in names]
+
     t.sql("CREATE VIEW w AS SELECT * FROM t")
+    before = seen(t)
     tx = t.begin()
-    with pytest.raises(InvalidRequest, match="can't run in a transaction"):
+    tx.sql(text)
+    own = seen(tx)
+    assert own != before
+    with t.session() as other:
+        other.sql("SET LOCK_TIMEOUT 0")
+        names = [("default", "w", False)]
+        assert query(other, "SHOW VIEWS LIKE '[wx]'") == names
+        with pytest.raises(LockTimeout):
+            other.sql("CREATE OR REPLACE VIEW w AS SELECT 2 AS b; DROP VIEW IF EXISTS x")
+    tx.rollback()
+    assert seen(t) == before
+    with t.transaction() as tx:
         tx.sql(text)
-    assert query(t, "SHOW VIEWS LIKE '[wx]'") == query(t, "SHOW VIEWS LIKE 'w'")
+    assert seen(t) == own
+
+
+def test_a_transaction_reads_the_views_that_it_wrote(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("CREATE TABLE made (n INT); INSERT INTO made VALUES (1), (2)")
+        tx.sql("CREATE VIEW w AS SELECT n FROM made")
+        assert query(tx, "SELECT n FROM w") == [(1,), (2,)]
+        tx.sql("CREATE VIEW over_w AS SELECT max(n) AS largest FROM w")
+        tx.sql("ALTER VIEW w AS SELECT n + 1 AS n FROM made; INSERT INTO made VALUES (5)")
+        assert query(tx, "SELECT largest FROM over_w") == [(6,)]
+        tx.sql("ALTER VIEW over_w AS SELECT min(n) AS least FROM t, w WHERE n > v")
+        assert query(tx, "SELECT least FROM over_w") == [(2,)]
+    assert query(t, "SELECT least FROM over_w") == [(2,)]
+    with pytest.raises(InvalidRequest, match="no table 'w'"), t.transaction() as tx:
+        tx.sql("ALTER VIEW w RENAME TO x; SELECT * FROM w")
+
+
+def test_a_view_is_written_again_and_again_in_one_transaction(t: txlake.Lake) -> None:
+    with t.transaction() as tx:
+        tx.sql("CREATE VIEW w AS SELECT 1 AS a; ALTER VIEW w AS SELECT 2 AS a")
+        tx.sql("ALTER VIEW w RENAME TO x; DROP VIEW x; CREATE VIEW x AS SELECT 3 AS b")
+        tx.sql("ALTER VIEW x RENAME TO X; DROP TABLE t; CREATE VIEW t AS SELECT 4 AS c")
+        assert query(tx, "SHOW VIEWS") == [("default", "X", False), ("default", "t", False)]
+        assert query(tx, "SELECT * FROM t") == [(4,)]
+    assert query(t, "SHOW VIEWS") == [("default", "X", False), ("default", "t", False)]
+    assert query(t, "SELECT * FROM x") == [(3,)]
+    with pytest.raises(InvalidRequest, match="exists already"), t.transaction() as tx:
+        tx.sql("CREATE VIEW y AS SELECT 1 AS a; ALTER VIEW x RENAME TO y")
+    with t.transaction() as tx:
+        tx.sql("DROP VIEW t; CREATE TABLE t AS SELECT 5 AS five")
+    assert query(t, "SELECT five FROM t") == [(5,)]
+
+
+def test_a_rollback_to_a_savepoint_undoes_views(t: txlake.Lake) -> None:
+    t.sql("CREATE VIEW w AS SELECT 1 AS a")
+    with t.transaction() as tx:
+        tx.sql("CREATE VIEW x AS SELECT 1 AS a; SAVEPOINT s")
+        tx.sql("ALTER VIEW x AS SELECT 2 AS a; DROP VIEW w; CREATE VIEW y AS SELECT 3 AS a")
+        tx.sql("ROLLBACK TO s")
+        assert query(tx, "SELECT w.a, x.a FROM w, x") == [(1, 1)]
+    assert [row[1] for row in query(t, "SHOW VIEWS")] == ["w", "x"]
+    assert query(t, "SELECT w.a, x.a FROM w, x") == [(1, 1)]
+
+
+def test_a_new_view_and_its_table_appear_together(t: txlake.Lake) -> None:
+    """A transaction that fails leaves neither."""
+    tx = t.begin()
+    tx.sql("CREATE VIEW w AS SELECT id FROM t; DELETE FROM t WHERE id = 1")
+    t.sql("DELETE FROM t WHERE id = 1")
+    with pytest.raises(txlake.errors.Conflict):
+        tx.commit()
+    assert query(t, "SHOW VIEWS") == []
+
+
+@pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
+def test_a_view_does_not_depend_on_the_rows_of_its_tables(t: txlake.Lake, isolation: str) -> None:
+    tx = t.begin(isolation=isolation)
+    tx.sql("CREATE VIEW w AS SELECT id FROM t")
+    t.sql("INSERT INTO t SELECT * FROM t WHERE id = 1")
+    tx.commit()
+    assert len(query(t, "SELECT id FROM w")) == 3
+
+
+def test_the_tables_of_a_view_of_the_transaction_are_locked(t: txlake.Lake) -> None:
+    t.sql("CREATE TABLE u (id INT)")
+    tx = t.begin()
+    tx.sql("CREATE VIEW w AS SELECT 1 AS id")
+    tx.sql("ALTER VIEW w AS SELECT id FROM u")
+    tx.sql("SELECT * FROM w").collect()
+    with t.session() as other:
+        other.sql("SET LOCK_TIMEOUT 0")
+        with pytest.raises(LockTimeout, match=r"default\.u"):
+            other.sql("DROP TABLE u")
+    tx.rollback()
+
+
+def test_a_read_only_transaction_changes_no_view(t: txlake.Lake) -> None:
+    with (
+        pytest.raises(InvalidRequest, match="read-only transaction"),
+        t.transaction(read_only=True) as tx,
+    ):
+        tx.sql("CREATE VIEW w AS SELECT 1 AS a")
 
 
 def test_two_sessions_make_one_view(t: txlake.Lake) -> None:

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.catalog.open_transactions import write_transaction
+from tests.catalog.view_changes import change_view, create_view
 from tests.session.offline import Offline
 from txlake.catalog.database import Database
 from txlake.catalog.relations import tables
@@ -386,8 +387,8 @@ V, W = TableName(("v",)), TableName(("W",))
 
 def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
     lake.catalog.create_database("d")
-    lake.catalog.views.create("default", "v", "SELECT * FROM t JOIN w ON true", ())
-    lake.catalog.views.create("default", "w", "SELECT * FROM u, nowhere.x", ())
+    create_view(lake.catalog, "default", "v", "SELECT * FROM t JOIN w ON true", ())
+    create_view(lake.catalog, "default", "w", "SELECT * FROM u, nowhere.x", ())
     context = context_of(lake)
     admit(context, [(V, SCH_S)])
     assert sorted(held(lake, context.transaction)) == [
@@ -406,7 +407,7 @@ def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
 
 
 def test_a_select_from_a_view_leaves_no_trace_either(lake: Offline) -> None:
-    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
+    create_view(lake.catalog, "default", "v", "SELECT * FROM t", ())
     alone = context_of(lake, explicit=False)
     admit(alone, [(V, SCH_S)])
     assert lake.catalog.transactions.entries() == []
@@ -419,7 +420,7 @@ def test_a_select_from_a_view_leaves_no_trace_either(lake: Offline) -> None:
 
 def test_names_in_a_view_are_of_its_database(lake: Offline) -> None:
     lake.run("CREATE DATABASE d; CREATE TABLE d.t (id INT)")
-    lake.catalog.views.create("d", "v", "SELECT * FROM t", ())
+    create_view(lake.catalog, "d", "v", "SELECT * FROM t", ())
     context = context_of(lake)
     admit(context, [(TableName(("d", "v")), SCH_S)])
     inner = lake.catalog.find("d", "t")
@@ -432,11 +433,11 @@ def test_names_in_a_view_are_of_its_database(lake: Offline) -> None:
 
 
 def test_views_in_a_circle_are_locked_once(lake: Offline) -> None:
-    lake.catalog.views.create("default", "v", "SELECT * FROM t", ())
-    lake.catalog.views.create("default", "w", "SELECT * FROM v", ())
+    create_view(lake.catalog, "default", "v", "SELECT * FROM t", ())
+    create_view(lake.catalog, "default", "w", "SELECT * FROM v", ())
     entry = lake.catalog.views.find("default", "v")
     assert entry is not None
-    lake.catalog.views.change(entry.id, "SELECT * FROM w, t", ())
+    change_view(lake.catalog, entry, "SELECT * FROM w, t", ())
     context = context_of(lake)
     admit(context, [(V, SCH_S)])
     names = [name for kind, _, name in held(lake, context.transaction) if kind == "OBJECT"]

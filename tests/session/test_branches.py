@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.catalog.view_changes import create_view
 from tests.session.branch_lake import Lake, end_time_of_branches, tables_of
 from txlake.errors import (
     ConcurrentAppendException,
@@ -167,11 +168,11 @@ def test_a_rebased_branch_has_the_names_that_main_has(lake: Lake) -> None:
     """What main named before the rebase isn't a change of the branch's, nor a conflict."""
     views = lake.catalog.views
     x = lake.on("x")
-    x.engine.catalog.of_lake().views.create("default", "own", "SELECT 1 AS one", [])
+    create_view(x.engine.catalog.of_lake(), "default", "own", "SELECT 1 AS one", [])
     lake.do("CREATE DATABASE own; CREATE TABLE own.n (id BIGINT)", x)
     lake.do("CREATE DATABASE d; ALTER TABLE u RENAME TO w")
     for name in ("kept", "dropped"):
-        views.create("default", name, "SELECT 1 AS one", [])
+        create_view(lake.catalog, "default", name, "SELECT 1 AS one", [])
     lake.do("REBASE BRANCH x", x)
     x = lake.on("x", create=False)
     there = x.engine.catalog.of_lake().views
@@ -189,7 +190,7 @@ def test_a_rebased_branch_has_the_names_that_main_has(lake: Lake) -> None:
 
 def test_a_view_that_another_branch_published_stays(lake: Lake) -> None:
     x = lake.on("x")
-    x.engine.catalog.of_lake().views.create("default", "w", "SELECT 1 AS one", [])
+    create_view(x.engine.catalog.of_lake(), "default", "w", "SELECT 1 AS one", [])
     y = lake.on("y")
     lake.do("INSERT INTO t VALUES (9, 9)", y)
     lake.do("PUBLISH BRANCH x; PUBLISH BRANCH y")

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 
+from tests.catalog.view_changes import create_view
 from tests.session.branch_lake import (
     Lake,
     change_rows,
@@ -226,7 +227,7 @@ def test_a_clock_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyP
     """A branch is created after each change of its names, unless the clock doesn't go on."""
     monkeypatch.setattr(System, "now_ms", lambda self: 10**13)
     lake = Lake()
-    lake.catalog.views.create("default", "v", "SELECT 1 AS one", [])
+    create_view(lake.catalog, "default", "v", "SELECT 1 AS one", [])
     lake.do("CREATE BRANCH x")
     entry = lake.catalog.branches.find("x")
     assert entry is not None

@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from tests.catalog.view_changes import change_view, create_view
 from tests.session.branch_lake import (
     Lake,
     explained,
@@ -165,7 +166,7 @@ def test_definitions_are_published(lake: Lake) -> None:
     lake.do("CREATE DATABASE d; CREATE TABLE d.n (id BIGINT); INSERT INTO d.n VALUES (1)", x)
     lake.do("CREATE TABLE m (id BIGINT); DROP TABLE u; CREATE TABLE gone (id BIGINT)", x)
     lake.do("DROP TABLE gone; INSERT INTO m VALUES (2)", x)
-    x.engine.catalog.of_lake().views.create("default", "w", "SELECT 1 AS one", [])
+    create_view(x.engine.catalog.of_lake(), "default", "w", "SELECT 1 AS one", [])
     changed = [row[:2] for row in lake.rows("DESCRIBE BRANCH x")]
     assert changed == [
         ("d.n", "created"),
@@ -186,13 +187,13 @@ def test_definitions_are_published(lake: Lake) -> None:
 def test_names_are_published(lake: Lake) -> None:
     views = lake.catalog.views
     for name in ("kept", "changed", "dropped"):
-        views.create("default", name, "SELECT 1 AS one", [])
+        create_view(lake.catalog, "default", name, "SELECT 1 AS one", [])
     x = lake.on("x")
     own = x.engine.catalog.of_lake().views
     changed, dropped = own.find("default", "changed"), own.find("default", "dropped")
     assert changed is not None
     assert dropped is not None
-    own.change(changed.id, "SELECT 2 AS two", [])
+    change_view(x.engine.catalog.of_lake(), changed, "SELECT 2 AS two", [])
     own.drop(dropped.id)
     lake.do("ALTER TABLE u RENAME TO renamed; INSERT INTO renamed VALUES (2, 2)", x)
     lake.do("ALTER TABLE t RENAME TO t2", x)
@@ -213,13 +214,12 @@ def test_names_are_published(lake: Lake) -> None:
 
 
 def test_names_that_changed_on_both_sides_are_refused(lake: Lake) -> None:
-    views = lake.catalog.views
-    views.create("default", "w", "SELECT 1 AS one", [])
+    create_view(lake.catalog, "default", "w", "SELECT 1 AS one", [])
     x = lake.on("x")
     for catalog in (x.engine.catalog.of_lake(), lake.catalog):
         view = catalog.views.find("default", "w")
         assert view is not None
-        catalog.views.change(view.id, "SELECT 2 AS two", [])
+        change_view(catalog, view, "SELECT 2 AS two", [])
     with pytest.raises(InvalidRequest, match=r"view default\.w was changed by branch 'x'"):
         lake.do("PUBLISH BRANCH x")
     y = lake.on("y")
@@ -416,15 +416,15 @@ def test_names_that_were_exchanged_are_explained(lake: Lake) -> None:
 
 
 def test_names_alone_are_explained_of_the_branch(lake: Lake) -> None:
-    lake.catalog.views.create("default", "w", "SELECT 1 AS one", [])
+    create_view(lake.catalog, "default", "w", "SELECT 1 AS one", [])
     x = lake.on("x")
     lake.do("INSERT INTO t VALUES (9, 9); DROP TABLE u", x)
-    x.engine.catalog.of_lake().views.create("default", "u", "SELECT 3 AS three", [])
+    create_view(x.engine.catalog.of_lake(), "default", "u", "SELECT 3 AS three", [])
     assert explained(lake, "x") == {"default.t": "", "default.u": ""}
     for catalog in (x.engine.catalog.of_lake(), lake.catalog):
         view = catalog.views.find("default", "w")
         assert view is not None
-        catalog.views.change(view.id, "SELECT 2 AS two", [])
+        change_view(catalog, view, "SELECT 2 AS two", [])
     found = explained(lake, "x")
     assert "view default.w was changed by branch 'x'" in found.pop("branch x")
     assert found == {"default.t": "", "default.u": ""}

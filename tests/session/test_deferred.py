@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import txlake
+from tests.catalog.view_changes import create_view
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
 from txlake.catalog.admission import Admission, Admissions
@@ -542,7 +543,7 @@ def test_a_lock_request_makes_others_take_theirs(lake: Lake, other: Lake) -> Non
 
 
 def test_a_view_is_expanded(lake: Lake) -> None:
-    lake.catalog.views.create("default", "w", "SELECT id FROM t", ())
+    create_view(lake.catalog, "default", "w", "SELECT id FROM t", ())
     tx = lake.begin()
     with pytest.raises(AssertionError, match="Spark isn't needed here"):  # it was admitted
         lake.rows("SELECT id FROM w", tx)
@@ -553,7 +554,7 @@ def test_the_names_of_a_statement_are_looked_up_in_what_its_admission_saw(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look at the catalog's log is a request: each admission makes one, and no name does."""
-    lake.catalog.views.create("default", "w", "SELECT id FROM t", ())
+    create_view(lake.catalog, "default", "w", "SELECT id FROM t", ())
     looks: list[int] = []
     apply_next = CatalogLog.apply_next
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.catalog.backups import copied, put_back
 from tests.catalog.ledgers import execute
+from tests.catalog.view_changes import create_view
 from tests.commit.log_of import add
 from tests.session.offline import Offline
 from tests.session.processes import Lakes, told
@@ -141,7 +142,7 @@ def test_the_name_is_free_at_once_and_the_new_table_is_another(lake: Offline) ->
 
 def test_a_views_name_is_taken_too(lake: Offline) -> None:
     lake.run("DROP TABLE t")
-    lake.catalog.views.create("default", "t", "SELECT 1", ())
+    create_view(lake.catalog, "default", "t", "SELECT 1", ())
     with pytest.raises(InvalidRequest, match="there is a view of that name"):
         lake.run("UNDROP TABLE t")
     assert has_note(lake, dropped(lake).entry)

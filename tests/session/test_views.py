@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.catalog.ledgers import User
+from tests.catalog.view_changes import create_view
 from txlake.catalog import Catalog, DatabaseEntry, TableEntry
 from txlake.catalog.branch_rows import BranchEntry
 from txlake.catalog.branch_usage import BranchUsage
@@ -596,7 +597,7 @@ def test_what_a_catalog_has(tmp_path: Path) -> None:
     catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.db'}", System())
     user = User(catalog)
     user.create("t")
-    catalog.views.create("default", "v", "SELECT 1", ())
+    create_view(catalog, "default", "v", "SELECT 1", ())
     session = user.session
     catalog.transactions.begin("x", session)
     entry = catalog.find("default", "t")

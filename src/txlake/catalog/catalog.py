@@ -113,7 +113,7 @@ class Catalog:
             self._database, self._fence, self.transactions, self.locks, self.unregistered
         )
         self.journal = Journal(self._database)
-        self.views = Views(self._database, system)
+        self.views = Views(self._database)
         self.dropped = DroppedTables(self._database)
         self.identities = IdentityMarks(self._database)
         self.contents = Contents(self._database)
@@ -138,7 +138,7 @@ class Catalog:
         """Return the catalog whose names are a branch's. All else is shared with this one."""
         made = copy.copy(self)
         made.branch = number
-        made.views = Views(self._database, self._system, number)
+        made.views = Views(self._database, number)
         made.admissions = Admissions(
             self._database, self._fence, self.transactions, self.locks, self.unregistered
         )

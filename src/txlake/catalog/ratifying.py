@@ -37,10 +37,12 @@ from txlake.catalog.relations import (
     transactions,
 )
 from txlake.catalog.unregistered import UnregisteredWriters
+from txlake.catalog.views import drop_view, write_view
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import (
     AdoptedTable,
     DroppedTable,
+    DroppedView,
     EndedBranch,
     HeadsMoved,
     NewTable,
@@ -51,6 +53,7 @@ from txlake.ports import (
     TurnTaken,
     UndroppedTable,
     VersionRange,
+    WrittenView,
 )
 
 Decision = Ratified | HeadsMoved | TurnTaken | TxlakeError
@@ -386,6 +389,10 @@ class _Batch:
                     changed[change.id] = _TableState(0, None, published, is_dropped=True)
                 case UndroppedTable():
                     changed[change.id] = self._undrop_table(change, request.transaction_id)
+                case WrittenView():
+                    write_view(self._connection, change, self._now_ms)
+                case DroppedView():
+                    drop_view(self._connection, change.id)
                 case AdoptedTable():
                     branch_rows.adopt_table(self._connection, change, self._now_ms)
                 case EndedBranch():

@@ -7,7 +7,7 @@ its name and has locked the sequence.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from txlake.catalog.names import DatabaseEntry
 from txlake.catalog.relations import databases, views
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest
-from txlake.ports import System
+from txlake.ports import WrittenView
 from txlake.sql.statements import ViewSchema
 
 _VIEWS = sa.select(
@@ -61,9 +61,8 @@ class ViewEntry:
 class Views:
     """The views of one lake, or of a branch of it."""
 
-    def __init__(self, database: Database, system: System, branch: int = names.MAIN) -> None:
+    def __init__(self, database: Database, branch: int = names.MAIN) -> None:
         self._database = database
-        self._system = system
         self._branch = branch
 
     def find(self, database: str, name: str) -> ViewEntry | None:
@@ -80,116 +79,63 @@ class Views:
             query = _VIEWS.where(views.c.database_id == owner.id).order_by(views.c.folded_name)
             return [_entry(row) for row in connection.execute(query)]
 
-    def create(
-        self,
-        database: str,
-        name: str,
-        query: str,
-        columns: Sequence[tuple[str, str | None]],
-        *,
-        comment: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        schema: ViewSchema | None = None,
-    ) -> None:
-        """Create a view. Raises InvalidRequest for a name that is taken or too long, or a missing
-        database.
-        """
-        names.check_name(name)
-
-        def work(connection: Connection) -> None:
-            counter_rows.lock_sequence(connection)
-            owner = names.require_database(connection, database, self._branch)
-            self._require_free(connection, owner, name)
-            now_ms = self._database.now_ms(connection)
-            connection.execute(
-                sa.insert(views).values(
-                    id=self._system.new_id(),
-                    number=names.new_number(connection),
-                    database_id=owner.id,
-                    folded_name=name.lower(),
-                    name=name,
-                    query=query,
-                    columns=json.dumps(list(columns)),
-                    comment=comment,
-                    properties=_encoded_properties(properties, schema),
-                    created_ms=now_ms,
-                    modified_ms=now_ms,
-                )
-            )
-
-        self._database.change(work)
-
-    def change(
-        self,
-        view_id: str,
-        query: str,
-        columns: Sequence[tuple[str, str | None]],
-        *,
-        comment: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        schema: ViewSchema | None = None,
-    ) -> None:
-        """Replace a view's query, columns, comment, properties and schema; None removes the last
-        three. Raises InvalidRequest if the view was dropped.
-        """
-
-        def work(connection: Connection) -> None:
-            counter_rows.lock_sequence(connection)
-            self._update(
-                connection,
-                view_id,
-                query=query,
-                columns=json.dumps(list(columns)),
-                comment=comment,
-                properties=_encoded_properties(properties, schema),
-            )
-
-        self._database.change(work)
-
-    def rename(self, view_id: str, database: str, name: str) -> None:
-        """Give a view another name, and another database if need be. Raises InvalidRequest if the
-        name is taken or too long, the database is missing, or the view was dropped.
-        """
-        names.check_name(name)
-
-        def work(connection: Connection) -> None:
-            counter_rows.lock_sequence(connection)
-            owner = names.require_database(connection, database, self._branch)
-            self._require_free(connection, owner, name)
-            self._update(
-                connection, view_id, database_id=owner.id, folded_name=name.lower(), name=name
-            )
-
-        self._database.change(work)
-
-    def _update(self, connection: Connection, view_id: str, **values: object) -> None:
-        """Set columns of a view's row, and `modified_ms` to now. Raises InvalidRequest if the view
-        was dropped.
-        """
-        changed = sa.update(views).where(views.c.id == view_id)
-        now_ms = self._database.now_ms(connection)
-        if connection.execute(changed.values(**values, modified_ms=now_ms)).rowcount != 1:
-            raise InvalidRequest("the view was dropped meanwhile; create it again")
-
-    def _require_free(self, connection: Connection, owner: DatabaseEntry, name: str) -> None:
-        """Raise InvalidRequest if the database has a table or a view of that name."""
-        if names.table(connection, owner.name, name, self._branch) is not None:
-            raise InvalidRequest(
-                f"{owner.name}.{name} is a table; choose another name for the view"
-            )
-        if find_view(connection, owner.name, name, self._branch) is not None:
-            raise InvalidRequest(
-                f"view {owner.name}.{name} exists already; use IF NOT EXISTS or OR REPLACE"
-            )
-
     def drop(self, view_id: str) -> None:
-        """Drop a view, if it still exists."""
+        """Drop a view at once, if it still exists."""
 
         def work(connection: Connection) -> None:
             counter_rows.lock_sequence(connection)
-            connection.execute(sa.delete(views).where(views.c.id == view_id))
+            drop_view(connection, view_id)
 
         self._database.change(work)
+
+
+def write_view(connection: Connection, change: WrittenView, now_ms: int) -> None:
+    """Create a view, or give one the query, name, columns, comment and properties of a change.
+
+    Raises InvalidRequest for a name that is taken or too long, a missing database, and a view that
+    was dropped.
+    """
+    names.check_name(change.name)
+    owner = names.require_database(connection, change.database, change.branch)
+    _require_free(connection, owner, change)
+    values = {
+        "database_id": owner.id,
+        "folded_name": change.name.lower(),
+        "name": change.name,
+        "query": change.query,
+        "columns": json.dumps(list(change.columns)),
+        "comment": change.comment,
+        "properties": json.dumps(dict(change.properties)),
+        "modified_ms": now_ms,
+    }
+    if change.is_new:
+        number = names.new_number(connection)
+        made = sa.insert(views).values(id=change.id, number=number, created_ms=now_ms, **values)
+        connection.execute(made)
+        return
+    changed = sa.update(views).where(views.c.id == change.id).values(**values)
+    if connection.execute(changed).rowcount != 1:
+        raise InvalidRequest(
+            f"view {owner.name}.{change.name} was dropped meanwhile; create it again"
+        )
+
+
+def _require_free(connection: Connection, owner: DatabaseEntry, change: WrittenView) -> None:
+    """Raise InvalidRequest if the database has a table, or another view, of a view's name."""
+    if names.table(connection, owner.name, change.name, change.branch) is not None:
+        raise InvalidRequest(
+            f"{owner.name}.{change.name} is a table; choose another name for the view"
+        )
+    existing = find_view(connection, owner.name, change.name, change.branch)
+    if existing is not None and existing.id != change.id:
+        raise InvalidRequest(
+            f"view {owner.name}.{change.name} exists already; use IF NOT EXISTS or OR REPLACE"
+        )
+
+
+def drop_view(connection: Connection, view_id: str) -> None:
+    """Drop a view, if it still exists."""
+    connection.execute(sa.delete(views).where(views.c.id == view_id))
 
 
 def find_view(
@@ -202,13 +148,14 @@ def find_view(
     return None if row is None else _entry(row)
 
 
-def _encoded_properties(properties: Mapping[str, str] | None, schema: ViewSchema | None) -> str:
-    """Return the JSON of a view's properties, with its schema as one of them."""
-    values = dict(properties or {})
-    if schema is not None:
-        encoded = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
-        values[_SCHEMA] = json.dumps(encoded)
-    return json.dumps(values)
+def stored_properties(
+    properties: Mapping[str, str], schema: ViewSchema | None
+) -> Mapping[str, str]:
+    """Return a view's properties as the catalog keeps them, its schema as one of them."""
+    if schema is None:
+        return properties
+    encoded = {"mode": schema.mode, "output": schema.output, "columns": schema.columns}
+    return {**properties, _SCHEMA: json.dumps(encoded)}
 
 
 def _schema(encoded: str | None) -> ViewSchema | None:

@@ -89,7 +89,7 @@ def show_table_extended(context: Context, statement: ShowTables) -> Rows:
                 schema=_schema_of(context, TableName((entry.database, entry.name))),
             )
             rows.append((entry.database, entry.name, False, details))
-    for view in context.engine.catalog.of_lake().views.entries(database):
+    for view in context.tables.lake_views(database):
         if matches(view.name, statement.pattern):
             details = extended_text(view.database, view.name, kind="VIEW", text=view.query)
             rows.append((view.database, view.name, False, details))

@@ -60,7 +60,7 @@ def locate_target(context: Context, table: Table, location: str | None = None) -
         if location is not None:
             raise InvalidRequest(f"{table}: its catalog chooses its place; leave out LOCATION")
         return context.engine.at_entry(assigned.entry, is_new=True)
-    if context.engine.catalog.of_lake().views.find(owner, name) is not None:
+    if context.tables.lake_view(owner, name) is not None:
         raise InvalidRequest(f"{table} is a view; choose another name, or DROP VIEW it")
     if location is None:
         url = context.engine.place_of(owner, name)

@@ -1,7 +1,7 @@
 """CREATE, ALTER, DROP and SHOW of views, and DESCRIBE of a view.
 
-Statements on the lake's views take effect at once, outside of open transactions; a transaction that
-reads a view holds a lock on it.
+Others see a transaction's changes of views once it commits. One that reads a view, or changes it,
+holds a lock on it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
 from txlake.catalog import matches
+from txlake.catalog.views import ViewEntry, stored_properties
 from txlake.conflict.locking import LockMode
 from txlake.errors import InvalidRequest
+from txlake.ports import DroppedView, WrittenView
 from txlake.protocol.type_text import quoted_text
 from txlake.protocol.types import Field, Primitive, Struct
 from txlake.session.command import TableLock, command, giving_nothing, giving_rows, no_table, served
@@ -55,18 +57,19 @@ _VIEW_LIST = Struct(
 
 
 def create_view(context: Context, statement: CreateView) -> None:
-    """Carry out CREATE [OR REPLACE] VIEW: store the view's text in the catalog, at once.
+    """Carry out CREATE [OR REPLACE] VIEW: the catalog keeps the view's text.
 
     Raises InvalidRequest for an unknown database, for a table of the name, for a view of the name
     without OR REPLACE or IF NOT EXISTS, and as `_view_schema`.
     """
     catalog = context.engine.catalog.of_lake()
     owner, name = context.tables.qualified(statement.view)
-    if catalog.database(owner) is None or context.tables.lacks_database(statement.view):
+    database = catalog.database(owner)
+    if database is None or context.tables.lacks_database(statement.view):
         raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
     if context.tables.find(statement.view) is not None:
         raise InvalidRequest(f"{statement.view} is a table; choose another name for the view")
-    existing = catalog.views.find(owner, name)
+    existing = context.tables.lake_view(owner, name)
     if existing is not None and statement.mode == "if_not_exists":
         return
     if existing is not None and statement.mode == "create":
@@ -80,26 +83,53 @@ def create_view(context: Context, statement: CreateView) -> None:
         statement.columns,
         statement.schema_mode or _default_mode(context),
     )
-    properties, text = dict(statement.properties), statement.query.text
     if existing is None:
-        catalog.views.create(
-            owner,
-            name,
-            text,
-            statement.columns,
-            comment=statement.comment,
-            properties=properties,
-            schema=schema,
+        existing = ViewEntry(
+            id=context.engine.system.new_id(),
+            number=0,  # the catalog gives it one
+            database=database.name,
+            database_number=database.number,
+            name=name,
+            query="",
+            columns=(),
         )
-    else:
-        catalog.views.change(
-            existing.id,
-            text,
-            statement.columns,
+    _write(
+        context,
+        replace(
+            existing,
+            query=statement.query.text,
+            columns=statement.columns,
             comment=statement.comment,
-            properties=properties,
+            properties=dict(statement.properties),
             schema=schema,
-        )
+        ),
+    )
+
+
+def _write(context: Context, entry: ViewEntry, before: ViewEntry | None = None) -> None:
+    """Stage a view as it is to be; `before` is the view under its earlier name.
+
+    Raises as `Transaction.change_name`.
+    """
+    change = WrittenView(
+        id=entry.id,
+        database=entry.database,
+        name=entry.name,
+        query=entry.query,
+        columns=entry.columns,
+        comment=entry.comment,
+        properties=stored_properties(entry.properties, entry.schema),
+        is_new=not entry.number and not _is_staged(context, entry),
+        branch=context.engine.catalog.branch,
+    )
+    gone = {} if before is None else {(before.database, before.name): None}
+    context.transaction.change_name(change, views={**gone, (entry.database, entry.name): entry})
+
+
+def _is_staged(context: Context, entry: ViewEntry) -> bool:
+    """Return whether the transaction has written the view before."""
+    changes = context.transaction.names.changes
+    return any(isinstance(change, WrittenView) and change.id == entry.id for change in changes)
 
 
 def _default_mode(context: Context) -> SchemaMode:
@@ -148,8 +178,10 @@ def _planned_schema(
     """Plan a view's query. Return the schema that the view keeps, in which `mode` is recorded, and
     the view's column names in lower case: its own, if it has a column list, else the query's.
     """
-    rows = context.view_rows(replace(view, columns=()))
-    columns = context.named(view, rows).schema
+    # No rows are read: what others commit to the tables meanwhile doesn't matter.
+    planning = replace(context, records_reads=False)
+    rows = planning.view_rows(replace(view, columns=()))
+    columns = planning.named(view, rows).schema
     schema = ViewSchema(mode=mode, output=tuple(rows.columns), columns=columns.json())
     return schema, [name.lower() for name in columns.names]
 
@@ -198,7 +230,7 @@ def _require_view(context: Context, view: TableName) -> Viewed:
 
 
 def alter_view(context: Context, statement: AlterView) -> None:
-    """Carry out ALTER VIEW ... AS, at once. Raises InvalidRequest as `_view_schema`.
+    """Carry out ALTER VIEW ... AS. Raises InvalidRequest as `_view_schema`.
 
     The column names stay if the new query has as many columns.
     """
@@ -210,14 +242,7 @@ def alter_view(context: Context, statement: AlterView) -> None:
     columns = entry.columns if len(entry.columns) == len(schema.output) else ()
     if columns:
         schema = _view_schema(context, name, statement.query, columns, mode)
-    context.engine.catalog.of_lake().views.change(
-        entry.id,
-        statement.query.text,
-        columns,
-        comment=entry.comment,
-        properties=entry.properties,
-        schema=schema,
-    )
+    _write(context, replace(entry, query=statement.query.text, columns=columns, schema=schema))
 
 
 def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
@@ -232,20 +257,14 @@ def alter_view_schema(context: Context, statement: AlterViewSchema) -> None:
         view = viewed_entry(entry, context.plane.relations)
         name = TableName((entry.database, entry.name))
         schema = _view_schema(context, name, view.query, entry.columns, statement.schema_mode)
-    context.engine.catalog.of_lake().views.change(
-        entry.id,
-        entry.query,
-        entry.columns,
-        comment=entry.comment,
-        properties=entry.properties,
-        schema=replace(schema, mode=statement.schema_mode),
-    )
+    _write(context, replace(entry, schema=replace(schema, mode=statement.schema_mode)))
 
 
 def rename_view(context: Context, statement: RenameView) -> None:
-    """Carry out ALTER VIEW ... RENAME TO, at once.
+    """Carry out ALTER VIEW ... RENAME TO.
 
-    Raises InvalidRequest if there is no such view, or a table or view has the new name.
+    Raises InvalidRequest if there is no such view or database, or a table or another view has the
+    new name.
     """
     entry = _require_view(context, statement.view).entry
     assert entry is not None, "the lake's own"
@@ -253,7 +272,14 @@ def rename_view(context: Context, statement: RenameView) -> None:
     owner, name = (entry.database, new.name) if len(new.parts) == 1 else new.parts
     if context.tables.find(TableName((owner, name))) is not None:
         raise InvalidRequest(f"{owner}.{name} is a table; choose another name for the view")
-    context.engine.catalog.of_lake().views.rename(entry.id, owner, name)
+    database = context.engine.catalog.database(owner)
+    if database is None:
+        raise InvalidRequest(f"there is no database {owner!r}; CREATE DATABASE {owner} makes it")
+    other = context.tables.lake_view(owner, name)
+    if other is not None and other.id != entry.id:
+        raise InvalidRequest(f"view {owner}.{name} exists already; choose another name")
+    renamed = replace(entry, database=database.name, database_number=database.number, name=name)
+    _write(context, renamed, before=entry)
 
 
 def drop_view(context: Context, statement: DropView) -> None:
@@ -264,7 +290,9 @@ def drop_view(context: Context, statement: DropView) -> None:
     view = statement.view
     existing = context.tables.viewed(view)
     if existing is not None and existing.entry is not None:
-        context.engine.catalog.of_lake().views.drop(existing.entry.id)
+        entry = existing.entry
+        dropped = DroppedView(id=entry.id)
+        context.transaction.change_name(dropped, views={(entry.database, entry.name): None})
     elif context.tables.find(view) is not None:
         raise InvalidRequest(f"{view} is a table; DROP TABLE {view} drops it")
     elif existing is not None or context.tables.is_temporary(view):
@@ -278,7 +306,7 @@ def show_views(context: Context, statement: ShowViews) -> Rows:
     database = statement.database or context.tables.database
     rows: list[tuple[object, ...]] = [
         (entry.database, entry.name, False)
-        for entry in context.engine.catalog.of_lake().views.entries(database)
+        for entry in context.tables.lake_views(database)
         if matches(entry.name, statement.pattern)
     ]
     rows += [
@@ -404,11 +432,11 @@ def _rename_locks(statement: RenameView) -> Sequence[TableLock]:
 
 COMMANDS = {
     **served(
-        command(CreateView, giving_nothing(create_view), _view_lock, is_alone=True),
-        command(AlterView, giving_nothing(alter_view), _view_lock, is_alone=True),
-        command(AlterViewSchema, giving_nothing(alter_view_schema), _view_lock, is_alone=True),
-        command(RenameView, giving_nothing(rename_view), _rename_locks, is_alone=True),
-        command(DropView, giving_nothing(drop_view), _view_lock, is_alone=True),
+        command(CreateView, giving_nothing(create_view), _view_lock),
+        command(AlterView, giving_nothing(alter_view), _view_lock),
+        command(AlterViewSchema, giving_nothing(alter_view_schema), _view_lock),
+        command(RenameView, giving_nothing(rename_view), _rename_locks),
+        command(DropView, giving_nothing(drop_view), _view_lock),
         command(ShowViews, giving_rows(show_views), no_table, writes=False),
     ),
     **dict(

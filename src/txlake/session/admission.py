@@ -198,9 +198,9 @@ class _LockTargets:
     def _resolve(self, target: _LockTarget, view: CatalogView) -> Iterator[_ResolvedLock]:
         """Yield the locks of a target with what its name means in the view of the catalog.
 
-        A path that isn't a table of the lake has none, and neither has a name that the transaction
-        changed. A view has its own lock and those of its tables. A name that means nothing has a
-        lock without an entry.
+        A path that isn't a table of the lake has none. A view, also one that the transaction wrote,
+        has its own lock and those of its tables. A name that means nothing has a lock without an
+        entry.
         """
         table, mode = target.table, target.mode
         if target.place is not None:
@@ -211,11 +211,13 @@ class _LockTargets:
                 yield _ResolvedLock(table, mode, entry.name, entry.database_number, entry)
             return
         assert target.name is not None
-        entry = view.tables.get(target.key)
+        own = target.within.transaction.names
+        view_entry = own.view_of(target.key) if own.has_view(target.key) else None
+        entry = view.tables.get(target.key) if view_entry is None else None
         if entry is not None:
             yield _ResolvedLock(table, mode, entry.name, entry.database_number, entry)
             return
-        view_entry = view.views.get(target.key)
+        view_entry = view_entry or view.views.get(target.key)
         reader = target.within.plane.relations
         viewed = target.temporary if view_entry is None else viewed_entry(view_entry, reader)
         if viewed is not None:
@@ -235,8 +237,10 @@ class _LockTargets:
         """
         entry = viewed.entry
         if entry is not None:
+            # A view that the transaction creates has a name alone to lock.
+            known = entry if entry.number else None
             number = entry.database_number
-            yield _ResolvedLock(target.table, target.mode, entry.name, number, entry)
+            yield _ResolvedLock(target.table, target.mode, entry.name, number, known)
         views = (*target.views, viewed.name.lower())
         if views not in self._targets_of_views:
             self._unexpanded[views] = (target, viewed)

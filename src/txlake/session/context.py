@@ -63,6 +63,8 @@ class Context:
         lock_timeout_ms: how long the statement waits for a lock; -1 waits without limit.
         use: changes the session's current database.
         rules: how the session reads the statement's texts.
+        records_reads: whether rows of tables count as read, which they don't where a query is only
+            planned.
     """
 
     tables: StatementTables
@@ -70,6 +72,7 @@ class Context:
     lock_timeout_ms: int = -1
     use: Callable[[str], None]
     rules: TextRules = DEFAULT_RULES
+    records_reads: bool = True
     _views: list[str] = field(default_factory=list)
     # The views whose queries are being planned, from the outermost.
     _within: tuple[str, ...] = ()
@@ -188,7 +191,8 @@ class Context:
         file_metadata: bool = False,
         at_once: bool = False,
     ) -> DataFrame:
-        """Return the table's rows as a DataFrame, and record the read for conflict checks.
+        """Return the table's rows as a DataFrame, and record the read for conflict checks, unless
+        the context records none.
 
         Only files that may match the predicate are read. The rows are filtered neither by the
         predicate nor by the condition; at commit the condition decides whether rows of concurrent
@@ -197,7 +201,7 @@ class Context:
         out rows for which the predicate isn't true.
         """
         snapshot = self.snapshot(handle, travel)
-        if travel is None:
+        if travel is None and self.records_reads:
             table = self.transaction.open(handle)
             if self.writes:
                 table.read(predicate, text, condition=condition)
@@ -225,7 +229,7 @@ class Context:
         self.require_history(handle)
         part = self.transaction.open(handle)
         range_ = self.plane.constant_range(requested)
-        if is_open(range_, part.base.version):
+        if self.records_reads and is_open(range_, part.base.version):
             if self.writes:
                 part.read()
             else:

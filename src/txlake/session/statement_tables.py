@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from txlake.catalog import looking_once
+from txlake.catalog.views import ViewEntry
 from txlake.errors import InvalidRequest
 from txlake.session.engine import Engine, Handle
 from txlake.session.transaction import Transaction
@@ -166,11 +167,30 @@ class StatementTables:
         """
         if len(table.parts) > 2 or self.lacks_database(table):
             return None
-        with looking_once(self.begun_ms):
-            entry = self.engine.catalog.views.find(*self.qualified(table))
+        entry = self.lake_view(*self.qualified(table))
         if entry is not None:
             return viewed_entry(entry, self.engine.plane.relations)
         return self.engine.temporary_view(table)
+
+    def lake_view(self, database: str, name: str) -> ViewEntry | None:
+        """Return the lake's view of a name, as the transaction's own changes leave it; None without
+        one.
+        """
+        if self.transaction.names.has_view((database, name)):
+            return self.transaction.names.view_of((database, name))
+        with looking_once(self.begun_ms):
+            return self.engine.catalog.views.find(database, name)
+
+    def lake_views(self, database: str) -> list[ViewEntry]:
+        """Return a database's views sorted by name, as the transaction's own changes leave them.
+
+        Raises InvalidRequest if there is no such database.
+        """
+        own = self.transaction.names.views_in(database)
+        found = self.engine.catalog.of_lake().views.entries(database)
+        kept = [entry for entry in found if entry.name.lower() not in own]
+        made = [entry for entry in own.values() if entry is not None]
+        return sorted((*kept, *made), key=lambda entry: entry.name.lower())
 
     def is_temporary(self, table: TableName) -> bool:
         """Return whether a name means one of Spark's temporary views.

@@ -14,6 +14,7 @@ from enum import Enum
 from functools import partial
 from itertools import islice
 
+from txlake.catalog.views import ViewEntry
 from txlake.commit.branch_store import fork_version
 from txlake.commit.change import Change
 from txlake.commit.commit_loop import CommittedTogether
@@ -46,7 +47,7 @@ from txlake.errors import (
     Unavailable,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.ports import DroppedTable, NameChange, NewTable, Ratification, System
+from txlake.ports import DroppedTable, NameChange, NewTable, Ratification, System, ViewChange
 from txlake.session.branch_use import require_branch_open
 from txlake.session.change_files import write_changes
 from txlake.session.commit_description import is_described, user_metadata
@@ -58,7 +59,7 @@ from txlake.session.lineage import (
     emitter_of,
     facts_of,
 )
-from txlake.session.name_changes import NameChanges
+from txlake.session.name_changes import NameChanges, QualifiedName
 from txlake.session.opened_tables import OpenedTables
 from txlake.session.registration import Registration
 from txlake.session.savepoints import Savepoint, Savepoints, Writes
@@ -312,19 +313,24 @@ class Transaction:
     # Names
 
     def change_name(
-        self, change: NameChange, meanings: dict[tuple[str, str], Handle | None]
+        self,
+        change: NameChange,
+        tables: Mapping[QualifiedName, Handle | None] | None = None,
+        views: Mapping[QualifiedName, ViewEntry | None] | None = None,
     ) -> None:
-        """Stage the creation, drop or renaming of a table of the lake.
+        """Stage the creation, drop or renaming of a table or view of the lake.
 
-        `meanings` are the new meanings of the names. Raises InvalidRequest in a read-only
-        transaction, and in one that writes a path table.
+        `tables` and `views` are what the changed names mean after it. Raises InvalidRequest in a
+        read-only transaction, and in one that writes a path table.
         """
         if self.read_only:
-            raise InvalidRequest("tables can't be named or dropped in a read-only transaction")
+            raise InvalidRequest(
+                "tables and views can't be named or dropped in a read-only transaction"
+            )
         for handle, _ in self.tables.written():
             if not handle.in_lake:
                 raise _not_alone(handle.name, "the lake's names")
-        self._names = self._names.then(change, meanings)
+        self._names = self._names.then(change, tables=tables, views=views)
 
     @property
     def names(self) -> NameChanges:
@@ -643,7 +649,7 @@ class Transaction:
             txn_id=self.id,
             parts=parts,
             changes_names=bool(changes),
-            drops_names=not all(isinstance(change, NewTable) for change in changes),
+            drops_names=not all(isinstance(change, NewTable | ViewChange) for change in changes),
             user_metadata=user_metadata,
             probe=self._probe(handle, part),
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalog.view_changes import create_view
 from tests.commit.log_of import add
 from tests.session.offline import Offline
 from txlake.catalog import Catalog
@@ -96,7 +97,7 @@ def test_a_name_that_is_taken_is_refused_before_the_table_is_stamped(
 
 
 def test_a_views_name_is_taken_too(lake: Offline, place: str) -> None:
-    lake.catalog.views.create("default", "mine", "SELECT 1", ())
+    create_view(lake.catalog, "default", "mine", "SELECT 1", ())
     lake.path_table(place)
     with pytest.raises(InvalidRequest, match="is a view"):
         attachment.attach(lake.session, place, "mine")

@@ -139,7 +139,7 @@ class ByModel:
         try:
             return _run(con, sql, values, many=many)
         except NotSupportedError:
-            # CREATE VIEW and others commit by themselves, which is right if nothing has begun.
+            # CREATE SCHEMA and VACUUM commit by themselves, which is right if nothing has begun.
             if con.autocommit or con.in_transaction:
                 raise
         con.autocommit = True
@@ -203,9 +203,8 @@ class OneTransaction:
             except NotSupportedError as error:
                 self._fail(con, error)
                 raise DbtDatabaseError(
-                    f"{error}\nThe profile says `unit: build`, one transaction. A view, for "
-                    "instance, can't be part of one: materialize the model as a table, or use "
-                    "`unit: branch`"
+                    f"{error}\nThe profile says `unit: build`, one transaction, which that can't "
+                    "be part of: leave it out, or use `unit: branch`"
                 ) from error
             except BaseException as error:
                 self._fail(con, error)

@@ -16,16 +16,14 @@
   {{ return({'relations': [target]}) }}
 {% endmaterialization %}
 
-{# CREATE VIEW commits by itself. #}
 {% materialization view, adapter='txlake' %}
   {%- set existing = load_cached_relation(this) -%}
   {%- set target = this.incorporate(type='view') -%}
   {% do apply_grants(target, config.get('grants')) %}
   {{ run_hooks(pre_hooks, inside_transaction=False) }}
-  {{ run_hooks(pre_hooks, inside_transaction=True) }}
-  {% do adapter.commit() %}
   {%- if existing is not none and existing.is_table %}{% do adapter.drop_relation(existing) %}{% endif %}
-  {% call statement('main', auto_begin=False) -%}
+  {{ run_hooks(pre_hooks, inside_transaction=True) }}
+  {% call statement('main') -%}
     {{ get_create_view_as_sql(target, sql) }}
   {%- endcall %}
   {{ run_hooks(post_hooks, inside_transaction=True) }}

@@ -160,11 +160,16 @@ class TableData(Protocol):
         *,
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
+        together: Collection[str] | None = None,
     ) -> DataFrame:
         """Return the live rows of these files.
 
         `deleted` replaces a file's own deletion vector, by its ordinal. With `positions` the rows
         have their file's ordinal and their position in it, and row ids if the table tracks rows.
+        `together`: all names in a query that asks for no file of a row and joins nothing, in lower
+        case, with `*` if it may use other columns too. Many small files may then be read in a way
+        that tells Spark neither their names nor how large they are, without columns that aren't
+        among the names.
         """
 
     def plain_rows(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from txlake.session.branch_sizes import kept_alone
 from txlake.session.branch_use import snapshot_on
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
 from txlake.session.engine import Engine, Handle
-from txlake.session.filters import Filter, condition_of
+from txlake.session.filters import Filter, condition_of, names_in
 from txlake.session.statement_tables import OWN_VIEW, StatementTables
 from txlake.session.transaction import Transaction
 from txlake.session.view_queries import Viewed
@@ -190,6 +190,7 @@ class Context:
         *,
         file_metadata: bool = False,
         at_once: bool = False,
+        together: Collection[str] | None = None,
     ) -> DataFrame:
         """Return the table's rows as a DataFrame, and record the read for conflict checks, unless
         the context records none.
@@ -198,7 +199,7 @@ class Context:
         predicate nor by the condition; at commit the condition decides whether rows of concurrent
         transactions match. A read of an older version (`travel`) isn't recorded. `file_metadata`
         adds the column `_metadata`. With `at_once` the driver may read a few rows now, and leave
-        out rows for which the predicate isn't true.
+        out rows for which the predicate isn't true. `together`: as for `TableData.scan`.
         """
         snapshot = self.snapshot(handle, travel)
         if travel is None and self.records_reads:
@@ -213,7 +214,8 @@ class Context:
         if at_once and predicate is not None:
             frame = work.few_rows(files, predicate)
         if frame is None:
-            frame = work.scan_with_metadata(files) if file_metadata else work.scan(files)
+            scan = partial(work.scan, together=together)
+            frame = work.scan_with_metadata(files) if file_metadata else scan(files)
         if travel is not None:
             return frame
         return self.plane.with_lineage(frame, self._lineage(handle, predicate, text))
@@ -281,6 +283,7 @@ class Context:
         InvalidRequest for a path without a table.
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
+        together = names_in(sql) if at_once else None
         sql = sql.in_database(self.tables.is_same)
         names_metadata = metadata_column.names_metadata(sql.text)
         if names_metadata:
@@ -296,7 +299,11 @@ class Context:
         def replaced(reference: Reference) -> str | None:
             """Return the token that stands for a table's rows; None for a name of Spark's."""
             frame = self._referenced(
-                reference, condition, names_metadata=names_metadata, at_once=at_once
+                reference,
+                condition,
+                names_metadata=names_metadata,
+                at_once=at_once,
+                together=together,
             )
             if frame is None:
                 return None
@@ -333,6 +340,7 @@ class Context:
         *,
         names_metadata: bool = False,
         at_once: bool = False,
+        together: Collection[str] | None = None,
     ) -> DataFrame | None:
         """Return the rows that a reference in a query stands for; None for a name of Spark's.
 
@@ -357,7 +365,7 @@ class Context:
             if where is not None:
                 predicate = self.bound(snapshot.schema, where.text, where.names)
             if where is None or predicate is None:
-                return self.scan(handle, reference.travel, file_metadata=shows)
+                return self.scan(handle, reference.travel, file_metadata=shows, together=together)
             work, own = self.work_on(handle, snapshot), where.own
             condition = None if own is None else work.row_condition(predicate, own, where.alias)
             return self.scan(
@@ -368,6 +376,7 @@ class Context:
                 condition,
                 file_metadata=shows,
                 at_once=at_once,
+                together=together,
             )
         raise InvalidRequest(
             f"{handle.store.url} is not a Delta table: it has no _delta_log with a commit"

@@ -16,6 +16,9 @@ from txlake.sql.dialect import DIALECT, PARSER_FAILURES, parsed_select
 from txlake.sql.statements import SqlText
 
 _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Lateral, exp.Window)
+ALL_COLUMNS = "*"
+"""Stands among a query's names for the columns that it may use without naming them."""
+_COMPUTING_NAMES = frozenset({"identifier"})
 _AFTER_WHERE = frozenset(
     {
         TokenType.GROUP_BY,
@@ -51,11 +54,35 @@ class Filter:
 
 
 @lru_cache(maxsize=256)
-def condition_of(query: SqlText) -> Filter | None:
-    """Return the WHERE condition that all rows of a plain SELECT from one table meet.
+def names_in(query: SqlText) -> frozenset[str] | None:
+    """Return all names in a query that is one SELECT and reads one table of the lake, once: in
+    lower case, with ALL_COLUMNS if it may use columns that it doesn't name.
 
-    None without a WHERE, with joins, common table expressions, or a subquery or window in the
-    condition, and for text that sqlglot doesn't parse as one SELECT.
+    None for other queries: with joins or common table expressions, or no SELECT that sqlglot
+    parses.
+    """
+    tree = _one_table_select(query)
+    if tree is None:
+        return None
+    names = {one.name.lower() for one in tree.find_all(exp.Identifier)}
+    has_star = any(not _is_counted(star) for star in tree.find_all(exp.Star))
+    computes_names = any(
+        one.name.lower() in _COMPUTING_NAMES for one in tree.find_all(exp.Anonymous)
+    )
+    if has_star or computes_names or tree.find(exp.Pivot) is not None:
+        names.add(ALL_COLUMNS)
+    return frozenset(names)
+
+
+def _is_counted(star: exp.Star) -> bool:
+    """Return whether a star is that of `count(*)`."""
+    parent = star.parent
+    return isinstance(parent, exp.Anonymous) and parent.name.lower() == "count"
+
+
+def _one_table_select(query: SqlText) -> exp.Select | None:
+    """Return the tree of a SELECT from one table, without joins and common table expressions; None
+    for others, and for text that sqlglot doesn't parse.
     """
     if len(query.references) != 1:
         return None
@@ -65,11 +92,25 @@ def condition_of(query: SqlText) -> Filter | None:
     if tree.args.get("joins") or tree.args.get("laterals"):
         return None
     source = tree.args.get("from_") or tree.args.get("from")
-    where = tree.args.get("where")
-    if where is None or source is None or not isinstance(source.this, exp.Table):
+    if source is None or not isinstance(source.this, exp.Table) or source.this.args.get("joins"):
         return None
+    return tree
+
+
+@lru_cache(maxsize=256)
+def condition_of(query: SqlText) -> Filter | None:
+    """Return the WHERE condition that all rows of a plain SELECT from one table meet.
+
+    None without a WHERE, with joins, common table expressions, or a subquery or window in the
+    condition, and for text that sqlglot doesn't parse as one SELECT.
+    """
+    tree = _one_table_select(query)
+    where = None if tree is None else tree.args.get("where")
+    if tree is None or where is None:
+        return None
+    source = tree.args.get("from_") or tree.args.get("from")
     condition = where.this
-    if source.this.args.get("joins") or condition.find(*_OF_ITS_OWN):
+    if source is None or condition.find(*_OF_ITS_OWN):
         return None
     table = query.references[0].table
     names = (source.this.alias_or_name, str(table))

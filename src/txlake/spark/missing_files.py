@@ -16,12 +16,14 @@ from urllib.parse import unquote
 
 from txlake.commit import missing_file
 from txlake.commit.table_log import TableLog
+from txlake.datafiles.decode_task import GONE
 from txlake.errors import InvalidRequest
 from txlake.spark.java_errors import causes_of
 from txlake.spark.reading import spark_url
 
 _FILE_NOT_EXIST = re.compile(
     r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\] Encountered error while reading file (\S+?)\.\s"
+    rf"|{GONE}(\S+):\s"
 )
 _TABLES_MAX = 1000
 _VERSIONS_MAX = 16
@@ -112,8 +114,8 @@ def install_explanations() -> None:
 
 def _explained(error: Exception) -> InvalidRequest | None:
     """Return the explanation of a missing data file as an error; None for any other error."""
-    if type(error).__name__ not in {"Py4JJavaError", "SparkException"}:
+    if type(error).__name__ not in {"Py4JJavaError", "PythonException", "SparkException"}:
         return None
     match = _FILE_NOT_EXIST.search("\n".join(cause.text for cause in causes_of(error)))
-    text = None if match is None else explain_missing_file(match[1])
+    text = None if match is None else explain_missing_file(match[1] or match[2])
     return None if text is None else InvalidRequest(text)

@@ -14,13 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from txlake.datafiles.decode_task import DecodeTask
+from txlake.datafiles.decode_task import DecodeTask, SmallFilesTask
+from txlake.datafiles.many_files import FILE_BYTES_MAX
 from txlake.errors import InvalidRequest
 from txlake.local.control_columns import FILE, ROW
+from txlake.local.file_rows import is_plain_field
 from txlake.local.types import parquet_field
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Store
@@ -55,6 +58,9 @@ _OPTIONS: Mapping[str, str] = {
     "mergeSchema": "false",
 }
 _TASK_FILES = 8
+_MANY_FILES = 256
+_TOGETHER_BYTES = 32 * 1024 * 1024
+_TIMES = frozenset({Primitive("date"), Primitive("timestamp"), Primitive("timestamp_ntz")})
 _NO_CLIENT_ERROR = re.compile(r"ClassNotFoundException|No FileSystem for scheme")
 logger = logging.getLogger(__name__)
 
@@ -196,6 +202,41 @@ def decoded_rows(reading: Reading) -> DataFrame:
     )
     files = files.repartition(-(-len(urls) // _TASK_FILES))
     return files.mapInArrow(travelling(reading.spark, task), schema)
+
+
+def many_small_files(snapshot: Snapshot, store: Store, files: pa.Table) -> bool:
+    """Return whether files, in FILES_SCHEMA, are read sooner by pyarrow, many in each batch.
+
+    So are at least 256 files of this machine, none of more than 256 KiB and 32 MiB together, of a
+    table without partitions, whose columns are of types that pyarrow reads as Spark does: no dates
+    and times, which old versions of Spark wrote in another calendar.
+    """
+    if files.num_rows < _MANY_FILES or not store.url.startswith("file:"):
+        return False
+    sizes = files["size"]
+    is_small = pc.max(sizes).as_py() <= FILE_BYTES_MAX and pc.sum(sizes).as_py() <= _TOGETHER_BYTES
+    if not is_small or files["deletion_vector"].null_count < files.num_rows:
+        return False
+    return not snapshot.partition_columns and all(
+        is_plain_field(item) and item.type not in _TIMES and TYPE_CHANGES not in item.metadata
+        for item in snapshot.schema
+    )
+
+
+def small_rows(reading: Reading, excluded: Sequence[str]) -> DataFrame:
+    """Return the rows of many small files as pyarrow reads them in Spark's tasks, without the
+    excluded columns.
+
+    Columns have physical names. Spark knows neither the file of a row nor the size of the files.
+    """
+    task = SmallFilesTask(
+        schema=pa.schema(map(parquet_field, reading.columns(excluded))).serialize().to_pybytes(),
+        by_id=reading.by_id,
+        options=dict(reading.storage_options),
+    )
+    urls = pa.table({"url": [reading.url_of(add) for add in reading.files.values()]})
+    files = create_frame(reading.spark, urls)
+    return files.mapInArrow(travelling(reading.spark, task), _spark_schema(reading, excluded))
 
 
 def _spark_schema(reading: Reading, excluded: Sequence[str]) -> T.StructType:

@@ -6,7 +6,7 @@ decided before (`Snapshot.select`); how files become rows is `reading`'s busines
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -42,8 +42,10 @@ from txlake.spark.reading import (
     find_columns_by_id,
     folders_agree,
     has_client,
+    many_small_files,
     native_rows,
     needs_decoding,
+    small_rows,
 )
 from txlake.spark.spark_sessions import is_connect
 from txlake.spark.types import spark_type, type_sql
@@ -62,6 +64,8 @@ class Scan:
         deleted: deleted positions that stand for the files' own vectors, by ordinal.
         where: a bound predicate; rows of which it isn't true may be left out.
         file_metadata: add `_metadata`, what Spark tells of the file that a row is in.
+        together: the names in the query, as in `TableData.scan`; None if Spark has to know the file
+            of each row, or all columns.
     """
 
     snapshot: Snapshot
@@ -75,6 +79,7 @@ class Scan:
     deleted: Mapping[int, BitMap64] = field(default_factory=dict)
     where: Predicate | None = None
     file_metadata: bool = False
+    together: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,9 @@ class _CachedPlan:
 
 
 FILE_METADATA = "_metadata"
-_WHOLE: WeakKeyDictionary[Snapshot, _CachedPlan] = WeakKeyDictionary()
+# By what `_read_together` returns.
+_WHOLE: WeakKeyDictionary[Snapshot, dict[tuple[str, ...] | None, _CachedPlan]] = WeakKeyDictionary()
+_PLANS_MAX = 8
 
 
 def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame:
@@ -109,12 +116,17 @@ def scan_frame(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFra
     whole = scan.files.num_rows == len(snapshot.files) and not scan.file_metadata
     if not whole or scan.positions or scan.deleted or scan.where or is_connect(spark):
         return _planned(spark, manifests, scan)
-    known = _WHOLE.get(snapshot)
+    columns = _read_together(scan)
+    plans = _WHOLE.setdefault(snapshot, {})
+    known = plans.get(columns)
     if known is not None and known.frame.sparkSession is spark and known.settings == scan.settings:
         return known.again()
     frame = _planned(spark, manifests, scan)
     classic: Any = frame
-    _WHOLE[snapshot] = _CachedPlan(scan.settings, frame, classic._jseq(snapshot.schema.names))
+    names = classic._jseq(snapshot.schema.names if columns is None else columns)
+    if len(plans) >= _PLANS_MAX:
+        plans.clear()
+    plans[columns] = _CachedPlan(scan.settings, frame, names)
     return frame
 
 
@@ -123,6 +135,9 @@ def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame
 
     Rows aren't in the order of the files.
     """
+    columns = _read_together(scan)
+    if columns is not None:
+        return _small_files(spark, manifests, scan, columns)
     branches: dict[tuple[bool, bool, Unfiltered], dict[int, Add]] = {}
     safety = FilterSafety(scan.snapshot, scan.files)
     bucket = bucket_of(scan.store.url)
@@ -155,6 +170,39 @@ def _planned(spark: SparkSession, manifests: Manifests, scan: Scan) -> DataFrame
     for other in frames[1:]:
         frame = frame.unionAll(other)
     return frame
+
+
+def _read_together(scan: Scan) -> tuple[str, ...] | None:
+    """Return the columns that pyarrow reads of the scan's files, as `many_small_files` says, at
+    least one; None if they are read one by one.
+    """
+    names, snapshot = scan.together, scan.snapshot
+    if names is None or scan.positions or scan.row_ids or scan.deleted or scan.file_metadata:
+        return None
+    if not many_small_files(snapshot, scan.store, scan.files):
+        return None
+    if "*" in names:
+        return snapshot.schema.names
+    named = tuple(name for name in snapshot.schema.names if name.lower() in names)
+    return named or snapshot.schema.names[:1]
+
+
+def _small_files(
+    spark: SparkSession, manifests: Manifests, scan: Scan, names: Sequence[str]
+) -> DataFrame:
+    """Return these columns of many small files, as pyarrow reads them in Spark's tasks."""
+    reading = Reading(
+        spark=spark,
+        manifests=manifests,
+        snapshot=scan.snapshot,
+        store=scan.store,
+        reach=scan.reach,
+        storage_options=scan.storage_options,
+        files=dict(enumerate(adds_of(scan.files))),
+    )
+    every = zip(scan.snapshot.schema.names, _columns(scan), strict=True)
+    others = [name for name in scan.snapshot.schema.names if name not in names]
+    return small_rows(reading, others).select(*(one for name, one in every if name in names))
 
 
 def _file_metadata(*, with_row_ids: bool) -> Column:

@@ -7,7 +7,7 @@ conflict checks and file skipping use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -82,6 +82,7 @@ class TableAccess(LocalTable):
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
+        together: Collection[str] | None = None,
     ) -> DataFrame:
         """Return the live rows of these files, as `TableData.scan`; starts Spark.
 
@@ -101,6 +102,7 @@ class TableAccess(LocalTable):
                 row_ids=positions and self.tracks_rows,
                 deleted=deleted or {},
                 where=where,
+                together=together,
             ),
         )
 

@@ -10,7 +10,7 @@ the version of its last change. Written with them, it keeps them; None is given 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
@@ -62,6 +62,7 @@ class RowAccess(TableAccess):
         positions: bool = False,
         deleted: Mapping[int, BitMap64] | None = None,
         where: Predicate | None = None,
+        together: Collection[str] | None = None,
     ) -> Any:
         names = list(columns_of(self))
         if positions:

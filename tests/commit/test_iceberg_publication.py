@@ -139,6 +139,28 @@ def test_of_two_publishers_the_loser_goes_on_from_the_winners_metadata() -> None
     assert made.live(2) == ["f", "g"]
 
 
+def test_the_hint_that_is_written_last_names_the_newest_file() -> None:
+    made = IcebergTable()
+    made.publish()
+    store = made.files.store
+    put = store.put
+
+    def is_overtaken(path: str, data: bytes) -> None:
+        if path == HINT_PATH:
+            store.put = put  # type: ignore[method-assign]
+            made.commit(file("g", of=made.snapshot))
+            made.publish(made.files.open())
+        put(path, data)
+
+    made.commit(file("f", of=made.snapshot))
+    store.put = is_overtaken  # type: ignore[method-assign]
+    made.publish()
+    assert store.files[HINT_PATH][0] == b"3"
+    put(HINT_PATH, b"2")  # as a process leaves it that was killed before it looked again
+    made.publish(made.files.open())
+    assert store.files[HINT_PATH][0] == b"3"
+
+
 def test_a_lost_reply_is_looked_up() -> None:
     made = IcebergTable()
     store = made.files.store

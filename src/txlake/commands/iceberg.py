@@ -70,16 +70,10 @@ _PUBLISHED = Struct(
 def sync_metadata(context: Context, statement: RepairTable) -> Rows:
     """Carry out REPAIR TABLE ... SYNC METADATA: publish what the Iceberg metadata lacks, at once.
 
-    Returns the newest metadata file, and the version that it shows. Raises InvalidRequest inside an
-    explicit transaction, on a branch, for a table that doesn't maintain Iceberg metadata, and as
-    `publish_iceberg`.
+    Returns the newest metadata file, and the version that it shows. Raises InvalidRequest on a
+    branch, for a table that doesn't maintain Iceberg metadata, and as `publish_iceberg`.
     """
     handle = context.tables.require(statement.table)
-    if context.transaction.explicit:
-        raise InvalidRequest(
-            f"{statement.table}: REPAIR TABLE writes metadata for other programs at once, which "
-            "can't be part of a transaction; COMMIT or ROLLBACK first"
-        )
     if handle.chain:
         raise InvalidRequest(
             f"{statement.table}: Iceberg's readers see main; publish the branch, which brings the "

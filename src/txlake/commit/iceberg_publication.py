@@ -163,7 +163,7 @@ def _brought_up(log: TableLog, snapshot: Snapshot, state: _State, place: Place) 
 def _newest(log: TableLog, state: _State, place: Place) -> tuple[MetadataFile, Converted] | None:
     """Return the newest metadata file and its state; None without any."""
     from txlake.iceberg.conversion import Converted
-    from txlake.iceberg.metadata_files import newest_file
+    from txlake.iceberg.metadata_files import newest_file, repair_hint
 
     now_ms = log.system.monotonic_ms()
     if state.newest is not None and now_ms - state.read_ms < _TRUSTED_MS:
@@ -173,6 +173,7 @@ def _newest(log: TableLog, state: _State, place: Place) -> tuple[MetadataFile, C
     if found is None:
         state.newest = None
         return None
+    repair_hint(log.store, found.number)
     current = found.metadata.current_snapshot()
     manifests = [] if current is None else current.manifests(place.io)
     state.newest = (found, Converted(found.metadata, manifests))

@@ -91,9 +91,31 @@ def put_metadata(store: Store, file: MetadataFile) -> PutOutcome:
 
 def finish(store: Store, number: int) -> None:
     """Let the hint name a metadata file, and delete the one that is too old to be kept."""
-    store.put(HINT_PATH, str(number).encode())
     if number > METADATA_FILES_KEPT:
         store.delete([metadata_path(number - METADATA_FILES_KEPT)])
+    _write_hint(store, number)
+
+
+def repair_hint(store: Store, number: int) -> None:
+    """Let the hint name the newest metadata file if a killed process left it behind."""
+    try:
+        text = store.get(HINT_PATH)
+    except FileNotFoundError:
+        text = b""
+    if text != str(number).encode():
+        _write_hint(store, number)
+
+
+def _write_hint(store: Store, number: int) -> None:
+    """Let the hint name a metadata file, or the newest one if others have followed meanwhile.
+
+    Who writes the hint looks for the next file afterwards: so the hint that is written last names
+    the newest file.
+    """
+    newest: int | None = number
+    while newest is not None:
+        store.put(HINT_PATH, str(newest).encode())
+        newest = newest_number(store) if store.head(metadata_path(newest + 1)) else None
 
 
 def needed_paths(store: Store) -> Iterator[str]:

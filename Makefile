@@ -253,7 +253,7 @@ core-peers: setup
 	@tools/delta_jars.sh
 
 # The programs of tests/peers.py, for the tests that `make test` leaves out: a script each.
-PEERS := peer-servers peer-judge peer-rust_kernel peer-duckdb_venv peer-dbt_venv peer-gx_venv peer-dbapi_suite peer-sqlalchemy20 peer-airflow_venv peer-dagster_venv peer-flight_jdbc
+PEERS := peer-servers peer-judge peer-rust_kernel peer-duckdb_venv peer-dbt_venv peer-gx_venv peer-dbapi_suite peer-sqlalchemy20 peer-airflow_venv peer-dagster_venv peer-flight_jdbc peer-iceberg_spark
 .PHONY: peers $(PEERS)
 peers: $(PEERS)
 $(PEERS): peer-%: setup

@@ -23,6 +23,7 @@ PEERS = {
     "flight-jdbc": "tools/flight_jdbc.sh brings it, with Maven, and it needs a JDK's javac",
     "great-expectations": "tools/gx_venv.sh brings it",
     "hdfs": "tools/servers.sh brings it, with Maven",
+    "iceberg-spark": "tools/iceberg_spark.sh brings it, with Maven",
     "judge": "tools/judge.sh builds it, with cargo",
     "kernel": "tools/servers.sh brings it, with Maven, and it needs a JDK's javac",
     "pgbouncer": "apt-get install pgbouncer",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
 import subprocess
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import txlake
 import txlake.dbapi
 from tests.iceberg.histories import NESTED, PRIMITIVES, PublishedTable, identity, plain, steps_of
 from tests.peers import need
+from tests.server.process import ServerProcess
 
 SHARED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 PROGRAM = Path(__file__).with_name("duckdb_program.py")
@@ -149,3 +153,75 @@ def test_duckdb_reads_every_version(
     for version in range(made.version + 1):
         read = duckdb.rows(made.folder, identity(table, version))
         assert plain(read) == plain(made.rows(version)), f"version {version}"
+
+
+FIRST_ROWS = (
+    "INSERT INTO t (id, v, p, i, t, d, a) VALUES "
+    "(1, 10, '1', 5, 'x', 1.25, DATE '2026-01-01'), (3, 30, '1', NULL, 'y', NULL, NULL), "
+    "(4, 40, '2', 7, NULL, -1.5, DATE '1969-12-31')"
+)
+SPARK_STEPS = (
+    FIRST_ROWS,
+    "INSERT INTO t (id, v, p) VALUES (5, NULL, NULL)",
+    "DELETE FROM t WHERE id > 4",
+    "UPDATE t SET v = 1 WHERE id > 2",
+    "ALTER TABLE t ADD COLUMN c INT",
+    "INSERT INTO t (id, c, p) VALUES (6, 60, '1')",
+    "OPTIMIZE t",
+    "ALTER TABLE t RENAME COLUMN v TO w",
+    "ALTER TABLE t ALTER COLUMN w TYPE BIGINT",
+    "ALTER TABLE t DROP COLUMN c",
+    "RESTORE TABLE t TO VERSION AS OF 3",
+)
+
+
+@pytest.mark.peer("iceberg-spark")
+def test_icebergs_own_library_reads_every_version_of_a_served_table(
+    lake: tuple[txlake.Lake, txlake.dbapi.Connection, Path], tmp_path: Path
+) -> None:
+    python = ROOT / ".cache/pyspark-4.1.4/bin/python"
+    jars = list((ROOT / ".cache/iceberg-spark").glob("iceberg-spark-runtime-*.jar"))
+    need("iceberg-spark", found=python.exists() and bool(jars))
+    opened, connection, warehouse = lake
+    columns = {name: PRIMITIVES[name] for name in "itda"}
+    made = PublishedTable(opened, connection, warehouse / "t", columns)
+    for number, step in enumerate(SPARK_STEPS):
+        made.step(step, number)
+    assert made.version == len(SPARK_STEPS)
+    tokens = tmp_path / "tokens.json"
+    tokens.write_text(json.dumps([{"token": "the-token-of-spark", "name": "spark"}]))
+    with ServerProcess(warehouse, "--token-file", str(tokens)) as server:
+        arguments = [str(jars[0]), f"{server.url}/iceberg", "the-token-of-spark", "t"]
+        ran = subprocess.run(
+            [python, PROGRAM.with_name("spark_program.py"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYSPARK_PYTHON": str(python), "PYTHONPATH": ""},
+        )
+        assert ran.returncode == 0, ran.stderr
+        tables, *snapshots, refused, selected = map(json.loads, ran.stdout.splitlines())
+        assert server.stop() in (0, -15)
+    assert tables == ["t"]
+    table = made.iceberg
+    assert [each[0] for each in snapshots] == [
+        identity(table, version) for version in range(made.version + 1)
+    ]
+    for version, (_, rows) in enumerate(snapshots):
+        expected = [as_json(row) for row in made.rows(version).to_pylist()]
+        assert sorted(map(repr, rows)) == sorted(map(repr, expected)), f"version {version}"
+    assert "does not support endpoint: POST" in refused
+    newest = made.rows(made.version).to_pylist()
+    assert selected == [as_json(row) for row in newest if row["id"] == 3]
+
+
+def as_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as Spark's toJSON has it: without nulls."""
+    values = {name: value for name, value in row.items() if value is not None}
+    return {name: _json(value) for name, value in values.items()}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat() if isinstance(value, dt.date) else value

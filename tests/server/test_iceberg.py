@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadataUtil
 
 import txlake
+from tests.pages import blocks, page
+from tests.peers import need
 from tests.server.client import Client, failed
 from tests.server.process import ServerProcess
 from tests.server.test_sql import ALL, READER, TOKENS
@@ -20,6 +25,8 @@ from txlake import packages
 from txlake.server.app import ENDPOINTS, ICEBERG_ROOT
 from txlake.server.iceberg import ENDPOINTS as LISTED
 
+PAGE_TOKEN = "the-token-of-a-reader"
+DUCKDB = Path(__file__).parents[1] / "iceberg/duckdb_program.py"
 PUBLISHED = (
     "TBLPROPERTIES ('delta.enableIcebergCompatV2' = 'true', "
     "'delta.universalFormat.enabledFormats' = 'iceberg')"
@@ -119,6 +126,9 @@ def test_what_is_missing_is_named_as_iceberg_names_it(served: Client) -> None:
         ("/namespaces/default%1Finner", "NoSuchNamespaceException", "'default.inner'"),
         ("/namespaces?parent=nope", "NoSuchNamespaceException", "'nope'"),
         ("/namespaces/default/tables/nope", "NoSuchTableException", "default.nope"),
+        ("/namespaces/nope/tables/orders", "NoSuchTableException", "nope.orders"),
+        # As Iceberg's clients ask for the metadata table default.orders.snapshots at first.
+        ("/namespaces/default%1Forders/tables/snapshots", "NoSuchTableException", "default.orders"),
         ("/namespaces/default/tables/plain", "NoSuchTableException", "SET TBLPROPERTIES"),
         ("/config?warehouse=other", "NoSuchWarehouseException", "'other'"),
     ):
@@ -174,4 +184,35 @@ def test_pyiceberg_reads_by_the_catalog(tmp_path: Path) -> None:
             catalog.load_table("default.plain")
         with pytest.raises(NotImplementedError):
             catalog.create_namespace("mine")
+        [program] = blocks(page("docs/iceberg.md"), "python")
+        local = program.replace("http://127.0.0.1:8080", server.url).replace(PAGE_TOKEN, READER)
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(local, {})
+        assert printed.getvalue().splitlines() == ["[('default', 'orders')]", "[]", "2"]
         assert server.stop() in (0, -15)
+
+
+@pytest.mark.peer("duckdb")
+def test_duckdb_attaches_the_lake_as_the_page_says(tmp_path: Path) -> None:
+    python = Path(__file__).parents[2] / ".cache/duckdb-delta/bin/python"
+    need("duckdb", found=python.exists())
+    warehouse, tokens = tmp_path / "lake", tmp_path / "tokens.json"
+    tokens.write_text(json.dumps([{"token": READER, "name": "r"}]))
+    with txlake.connect(str(warehouse)) as lake:
+        run(lake, f"CREATE TABLE orders (id INT, p INT) PARTITIONED BY (p) {PUBLISHED}")
+        run(lake, "INSERT INTO orders VALUES (1, 1), (2, 2)")
+    own, attached = blocks(page("docs/iceberg.md"), "sql")
+    assert "CREATE TABLE" in own
+    insert = "INSERT INTO lake.default.orders VALUES (3, 3); SELECT id FROM lake.default.orders"
+    with ServerProcess(warehouse, "--token-file", str(tokens)) as server:
+        local = attached.replace("http://127.0.0.1:8080", server.url).replace(PAGE_TOKEN, READER)
+        statements = [one for one in f"{local.strip()} {insert}".split(";") if one.strip()]
+        ran = subprocess.run(
+            [python, DUCKDB, *statements], capture_output=True, text=True, timeout=120
+        )
+        assert ran.returncode == 0, ran.stderr
+        answers = [json.loads(line) for line in ran.stdout.splitlines()]
+        assert server.stop() in (0, -15)
+    assert answers[2] == [[2, 2]]
+    assert "this catalog is to read" in answers[3]
+    assert sorted(answers[4]) == [[1], [2]]

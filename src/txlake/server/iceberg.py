@@ -159,11 +159,15 @@ def _database(call: Call, name: str) -> DatabaseEntry:
 
 
 def _table(call: Call) -> TableState:
-    """Return the published table that the path names. Raises ApiError (404)."""
-    database, name = _database(call, call.path["namespace"]).name, call.path["table"]
+    """Return the published table that the path names.
+
+    Raises ApiError (404) of one kind for a missing namespace and a missing table: Iceberg's clients
+    look for a metadata table `db.table.snapshots` by the first error.
+    """
+    database, name = call.path["namespace"].replace(_LEVELS, "."), call.path["table"]
     entry = call.engine.catalog.of_lake().find(database, name)
     if entry is None or entry.head is None:
-        raise ApiError("NoSuchTableException", f"there is no table {database}.{name:.120}")
+        raise ApiError("NoSuchTableException", f"there is no table {database:.120}.{name:.120}")
     state = table_state(call.engine, call.engine.at_entry(entry))
     if not maintains_iceberg(state.snapshot.metadata):
         raise ApiError(

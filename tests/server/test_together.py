@@ -39,16 +39,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return compiled(tmp_path_factory.mktemp("classes"))
 
 
-def written(
-    java: tuple[str, ...], spark: SparkSession, folder: Path, plan: Plan, seed: int
-) -> None:
+def written(others: list[Kind], spark: SparkSession, folder: Path, plan: Plan, seed: int) -> None:
     """A round, and what is left of it."""
     warehouse = folder / CATALOG
     kinds = [
         Kind("txlake", LAKE, place=str(warehouse), deletes=True),
         Kind("txlake by the server", LAKE, deletes=True),
-        Kind("Kernel in Java", java, loads=True),
-        Kind("Kernel in Rust", built(), loads=True, deletes=True, stages=True),
+        *others,
     ]
     with txlake.connect(str(warehouse), spark=spark) as lake:
         for table in TABLES:
@@ -76,6 +73,14 @@ def written(
             assert by_path(lake, table) == ids, f"seed {seed}"
 
 
+def one_by_one(java: tuple[str, ...]) -> list[Kind]:
+    """Both Kernels, which write one table a commit."""
+    return [
+        Kind("Kernel in Java", java, loads=True),
+        Kind("Kernel in Rust", built(), loads=True, deletes=True, stages=True),
+    ]
+
+
 def rows(lake: txlake.Lake, table: str) -> list[int]:
     """What txlake reads."""
     return sorted(row[0] for row in lake.sql(f"SELECT id FROM {table}").collect())
@@ -93,7 +98,7 @@ def by_path(lake: txlake.Lake, table: str) -> list[int]:
 def test_nothing_is_lost_or_doubled(
     java: tuple[str, ...], spark: SparkSession, tmp_path: Path
 ) -> None:
-    written(java, spark, tmp_path, Plan(turns=10, kills=2, server_kills=1), 3)
+    written(one_by_one(java), spark, tmp_path, Plan(turns=10, kills=2, server_kills=1), 3)
 
 
 @pytest.mark.peer("kernel", "rust-kernel")
@@ -102,7 +107,18 @@ def test_nothing_is_lost_or_doubled(
 def test_for_longer_nothing_is_lost_or_doubled(
     java: tuple[str, ...], spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    written(java, spark, tmp_path, Plan(turns=60, kills=8, server_kills=5), seed)
+    written(one_by_one(java), spark, tmp_path, Plan(turns=60, kills=8, server_kills=5), seed)
+
+
+@pytest.mark.peer("kernel")
+@pytest.mark.broad
+@pytest.mark.parametrize("seed", [5])
+def test_transactions_of_a_kernel_are_whole(
+    java: tuple[str, ...], spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """It commits both tables at once, and asks again for what it was told nothing of."""
+    whole = [Kind("Kernel in Java", java, ratifies=True)]
+    written(whole, spark, tmp_path, Plan(turns=8, kills=1, server_kills=2), seed)
 
 
 BOTH, ONE = TABLES, TABLES[:1]

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -42,6 +43,7 @@ class Kind:
         loads: whether it writes what it loaded before, one table at a time.
         deletes: whether it deletes rows too.
         stages: whether it can be killed when its commit is staged, and not asked for yet.
+        ratifies: whether it stages commits of all tables and asks for them at once, by an id.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Kind:
     loads: bool = False
     deletes: bool = False
     stages: bool = False
+    ratifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,9 @@ class _Client:
         self._start_again()
 
     def _turn(self) -> None:
+        if self._kind.ratifies:
+            self._append(TABLES)
+            return
         tables = (self._dice.choice(TABLES),) if self._kind.loads else TABLES
         what = self._dice.randrange(6)
         if what == 0 and self._kind.stages:
@@ -262,8 +268,8 @@ class _Client:
 
     def _append(self, tables: tuple[str, ...]) -> None:
         self._next += 1
-        told = self._told("append", tables, self._next)
-        self._done.append(Done("append", tables, self._next, told))
+        appends = self._ratified if self._kind.ratifies else partial(self._told, "append", tables)
+        self._done.append(Done("append", tables, self._next, appends(self._next)))
 
     def _delete(self) -> None:
         """A row that it was told is there, and that it didn't try to delete before."""
@@ -314,8 +320,28 @@ class _Client:
                 return "unknown"
         return "refused"
 
+    def _ratified(self, row: int) -> Told:
+        """What it is told in the end of a transaction over all tables.
+
+        One whose answer is lost is asked for again, which tells for certain.
+        """
+        tables = ",".join(TABLES)
+        for _ in range(_ATTEMPTS):
+            if not self._asked(f"prepare {tables} of-{row} {row}").startswith("ok"):
+                continue
+            answer = "failed"
+            while answer.startswith("failed") and not self._is_refused(answer):
+                self._wait()
+                try:
+                    answer = self._process.ask(f"ratify {tables}")
+                except Died:
+                    return "unknown"
+            if answer.startswith("ok"):
+                return "committed"
+        return "refused"
+
     def _is_refused(self, answer: str) -> bool:
-        if not self._kind.loads:  # txlake says which it is
+        if not (self._kind.loads or self._kind.ratifies):  # txlake says which it is
             self._wait()
             return answer.startswith("failed")
         return any(sign in answer for sign in _REFUSED)

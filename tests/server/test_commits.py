@@ -7,12 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.lake.rows import query
 from tests.server.client import OPEN, Client, failed, file
 from txlake.commit.foreign_commit import StagedFile
 from txlake.conflict.locking import LockMode
+from txlake.conflict.positions import deleted_positions
+from txlake.datafiles.vectors import VectorCache
 from txlake.errors import ConcurrentDeleteReadException, Conflict, Unavailable
 from txlake.ports import PutOutcome
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
@@ -403,3 +407,45 @@ def test_a_foreign_commit_that_is_not_published_yet_stands(
     monkeypatch.undo()
     assert client.load("t")["latest-table-version"] == 2
     assert live(client) == {"x"}
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "not noted"])
+def test_a_compaction_by_another_engine_beside_a_transaction(client: Client, noted: bool) -> None:
+    """Its tombstones note where the rows went: the transaction's deletions follow them."""
+    client.lake.sql("INSERT INTO t VALUES (2), (3); INSERT INTO t VALUES (4), (5)")
+    client.lake.sql("CREATE TABLE other (id INT); DELETE FROM t WHERE id = 2")
+    transaction = client.lake.begin()
+    transaction.sql("DELETE FROM t WHERE id IN (3, 4); INSERT INTO other VALUES (9)")
+    assert client.commit("t", compaction(client, noted=noted)).status_code == 200
+    if not noted:
+        with pytest.raises(ConcurrentDeleteReadException):
+            transaction.commit()
+        assert query(client.lake, "SELECT id FROM t") == [(1,), (3,), (4,), (5,)]
+        return
+    transaction.commit()
+    assert query(client.lake, "SELECT id FROM t") == [(1,), (5,)]
+    assert query(client.lake, "SELECT id FROM other") == [(9,)]
+    [left] = client.handle("t").log.latest().files.adds()
+    assert left.path == "theirs.parquet"
+
+
+def compaction(client: Client, *, noted: bool) -> StagedFile:
+    """A staged compaction of all files of `t` to one, as an engine makes it that isn't txlake."""
+    log, store = client.handle("t").log, client.store("t")
+    vectors = VectorCache(store)
+    removed, tables, count = [], [], 0
+    for one in log.latest().files.adds():
+        gone = deleted_positions(one, vectors)
+        rows = pq.read_table(pa.BufferReader(store.get(one.path)))
+        live = [place for place in range(rows.num_rows) if place not in gone]
+        info = f'[{{"rowOffsetInTarget":{count},"sourceNumPhysicalRecords":{rows.num_rows}}}]'
+        tags = {"compactedInto": '["theirs.parquet"]', "compactionInfo": info}
+        tombstone = one.tombstone(timestamp_ms=1, data_change=False)
+        removed.append(msgspec.structs.replace(tombstone, tags=tags if noted else None))
+        tables.append(rows.take(live))
+        count += len(live)
+    data = pa.BufferOutputStream()
+    pq.write_table(pa.concat_tables(tables), data)
+    store.put("theirs.parquet", data.getvalue().to_pybytes())
+    added = msgspec.structs.replace(file("theirs.parquet", count), data_change=False)
+    return client.stage("t", *removed, msgspec.structs.replace(added, size=len(data.getvalue())))

@@ -130,3 +130,22 @@ def test_without_the_tags_it_is_a_conflict(
         with pytest.raises(Conflict):
             one.commit()
     assert len(rows_of(folder)) == 14
+
+
+@pytest.mark.parametrize(
+    "how", ["OPTIMIZE {}", "OPTIMIZE {} ZORDER BY (n)", "REORG TABLE {} APPLY (PURGE)"]
+)
+def test_what_txlake_notes_is_where_the_rows_are(lake: txlake.Lake, folder: Path, how: str) -> None:
+    """Of a file that was sorted into others it says nothing, or what is true."""
+    lake.sql(how.format(f"delta.`{folder}`"))
+    path = max((folder / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    outputs = {line["add"]["path"]: ids(folder, line["add"]) for line in lines if "add" in line}
+    removed = [line["remove"] for line in lines if "remove" in line]
+    assert len(removed) == 2
+    tagged = [one for one in removed if "compactedInto" in one.get("tags", {})]
+    assert "ZORDER" in how or tagged == removed
+    for one in tagged:
+        rows, noted_tags = ids(folder, one), dict(one["tags"])
+        note(one, rows, outputs)
+        assert one["tags"] == {key: json.dumps(json.loads(noted_tags[key])) for key in one["tags"]}

@@ -10,7 +10,7 @@ import pytest
 from tests.commit.lake_of import LakeOf
 from tests.commit.log_of import DAY, HOUR, START, VECTORS, LogOf, add, remove, vector
 from txlake.commit.checkpointing import write_checkpoint
-from txlake.commit.expired_files import last_vacuum
+from txlake.commit.expired_files import expired_files, last_vacuum, note_read
 from txlake.commit.table_log import TableLog
 from txlake.commit.vacuum import VacuumPlan, plan_vacuum, vacuum
 from txlake.errors import Unavailable
@@ -230,3 +230,47 @@ def test_a_full_vacuum_beside_an_open_transaction_notes_its_time_alone() -> None
     vacuum(table.open(), others_open=lambda: others)
     assert last_vacuum(table.open()).version is None
     assert run(table).paths != ()
+
+
+def appended(commits: int) -> LogOf:
+    """A log of so many commits outside the retention, which remove nothing."""
+    table = LogOf().create()
+    for version in range(1, commits):
+        table.commit(version, add(f"f{version}"))
+    table.clock.time_ms = START + 30 * DAY
+    return table
+
+
+def read(table: LogOf) -> LastVacuum:
+    """Read what has expired as maintenance does; what is noted then."""
+    log = table.open()
+    last = last_vacuum(log)
+    found = expired_files(log, table.clock.time_ms - 7 * DAY, last=last, listing=log.listing())
+    assert found is not None
+    note_read(log, last, found)
+    return last_vacuum(log)
+
+
+def test_long_stretches_without_removals_are_read_once() -> None:
+    assert read(appended(99)) == LastVacuum()
+    table = appended(100)
+    assert read(table) == LastVacuum(99)
+    table.store.requests.clear()
+    assert read(table) == LastVacuum(99)
+    assert not [path for kind, path in table.store.requests if path.endswith(".json")]
+    for version in range(100, 199):
+        table.commit(version, add(f"f{version}"))
+    table.clock.time_ms += 30 * DAY
+    assert read(table) == LastVacuum(99)
+    table.commit(199).clock.time_ms += 30 * DAY
+    assert read(table) == LastVacuum(199)
+
+
+def test_what_waits_to_be_deleted_is_read_again() -> None:
+    table = appended(150)
+    table.commit(150, remove("f1", START + 1_000), after_ms=-29 * DAY)
+    table.clock.time_ms = START + 30 * DAY
+    assert read(table) == LastVacuum(149)
+    assert vacuum(table.open(), lite=True).paths == ("f1",)
+    # A log that has nothing outside its retention has nothing to note.
+    assert read(table_of(days=3)) == LastVacuum()

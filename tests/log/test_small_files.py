@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.commit.log_of import metadata
-from txlake.log.small_files import PackingLimits, is_packing_due, small_files
+from txlake.log.small_files import PackingLimits, files_to_purge, is_packing_due, small_files
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Add, Protocol
+from txlake.protocol.actions import Add, DeletionVector, Protocol
 from txlake.protocol.clustering import Cube, in_cube
 
 LIMITS = PackingLimits(files_min=4, file_bytes_max=1_000, bytes_max=10_000)
@@ -121,3 +123,37 @@ def test_a_growing_table_is_rewritten_a_logarithmic_number_of_times() -> None:
             written += files[-1]
     assert len(files) < 70
     assert written < 10 * total
+
+
+def purgeable(name: str, deleted: int, size: int = 10, rows: int | None = 100) -> Add:
+    vector = DeletionVector(
+        storage_type="u", path_or_inline_dv="x" * 20, size_in_bytes=1, cardinality=deleted
+    )
+    return msgspec.structs.replace(
+        add(name, size),
+        stats=None if rows is None else json.dumps({"numRecords": rows}),
+        deletion_vector=vector if deleted else None,
+    )
+
+
+def purged(*files: Add, **limits: float) -> list[str]:
+    chosen = PackingLimits(**{"deleted_share_min": 0.2, **limits})  # type: ignore[arg-type]
+    return [one.path for one in files_to_purge(files, chosen)]
+
+
+def test_files_with_many_deleted_rows_are_purged_the_worst_first() -> None:
+    files = [purgeable("a", 0), purgeable("b", 20), purgeable("c", 19), purgeable("d", 90)]
+    assert purged(*files) == ["d", "b"]
+    assert purged(*files, deleted_share_min=0.0) == ["d", "b", "c"]
+
+
+def test_a_file_whose_rows_are_not_counted_is_purged() -> None:
+    assert purged(purgeable("a", 1, rows=None)) == ["a"]
+
+
+def test_so_many_files_and_bytes_are_purged_at_once() -> None:
+    files = [purgeable(f"f{n}", 90 - n) for n in range(4)]
+    assert purged(*files, bytes_max=20) == ["f0", "f1"]
+    assert purged(*files, files_max=3) == ["f0", "f1", "f2"]
+    # A file that is too large alone is purged alone.
+    assert purged(*files, bytes_max=5) == ["f0"]

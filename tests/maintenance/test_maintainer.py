@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -26,11 +27,14 @@ from tests.session.offline import Offline
 from txlake.catalog.maintenance_book import claim_on
 from txlake.commands import HANDLERS
 from txlake.errors import ConcurrentDeleteReadException, CorruptTable, InvalidRequest
+from txlake.maintenance import maintainer as maintainer_module
 from txlake.maintenance import work as work_module
 from txlake.maintenance.maintainer import Maintainer
 from txlake.maintenance.schedule import Maintenance
 from txlake.maintenance.survey import Target
 from txlake.maintenance.work import Worker
+from txlake.protocol.actions import Add
+from txlake.session.membership.attachment import attach
 from txlake.session.session import Session
 from txlake.sql import parse
 from txlake.sql.statements import TableName, TablePath
@@ -231,6 +235,35 @@ def test_a_checkpoint_that_was_missed_is_written(lake: Offline) -> None:
     [done] = [entry for entry in maintainer_of(lake).run() if entry.need == "checkpoint"]
     assert done.state == "done"
     assert any(".checkpoint." in path for path in lake.files(f"{lake.place}/t"))
+
+
+def test_files_without_statistics_get_them(lake: Offline, tmp_path: Path) -> None:
+    place = (tmp_path / "foreign").as_uri()
+    lake.run(f"CREATE TABLE delta.`{place}` (id INT)")
+    lake.run(f"INSERT INTO delta.`{place}` VALUES (1); INSERT INTO delta.`{place}` VALUES (2)")
+    handle = lake.engine.at(place, TablePath(place))
+    with_statistics, other = handle.log.latest().files.adds()
+    lake.stage(handle, [msgspec.structs.replace(other, stats=None, data_change=False)], "WRITE")
+    attach(lake.session, place, "t")
+    [done] = maintainer_of(lake).run()
+    assert (done.need, done.state) == ("statistics", "done")
+    assert operations(lake)[-1] == "COMPUTE STATS"
+    assert {add.stats for add in newest(lake).files.adds()} == {with_statistics.stats, other.stats}
+    commit = handle_of(lake).log.commit(newest(lake).version)
+    assert commit is not None
+    [again] = [action for action in commit.actions if isinstance(action, Add)]
+    assert again.path == other.path
+    assert maintainer_of(lake).run() == []
+
+
+def test_works_are_counted_and_measured(lake: Offline, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(lake)
+    counted: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(
+        maintainer_module, "count", lambda name, **about: counted.append((name, about))
+    )
+    maintainer_of(lake).run()
+    assert counted == [("txlake.maintenance.works", {"work": "optimize", "outcome": "done"})]
 
 
 # Beside others

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
-from tests.simulation import branching, definitions, programs, streams
+from tests.simulation import branching, definitions, maintaining, programs, streams
 from tests.simulation.faults import (
     BUCKET_FAULTS,
     DISK_FAULTS,
@@ -45,6 +45,7 @@ _WITH_STREAM = 0.1
 _WITH_BRANCHES = 0.15
 _WITH_OPEN = 0.15
 _WITH_PACKING = 0.2
+_WITH_MAINTENANCE = 0.1
 # Kinds of programs whose checks don't allow for commits lost with a catalog.
 _WITHOUT_CATALOG_LOSS = {definitions.KIND, streams.KIND, branching.KIND}
 _DATABASE_FAULTS = {
@@ -138,6 +139,11 @@ class WorldConfig:
     has_identity: bool
     is_open: bool
 
+    @property
+    def is_maintained(self) -> bool:
+        """Whether each process does rounds of maintenance beside its clients."""
+        return set(maintaining.PROPERTIES) <= set(self.properties)
+
 
 def world_config(case: Case) -> WorldConfig:
     """Return the world of a case, which depends on nothing but the case."""
@@ -187,6 +193,8 @@ def world_config(case: Case) -> WorldConfig:
         properties = (*properties, FEED)
     if random.Random(f"packing {case.seed}").random() < _WITH_PACKING:
         properties = (*properties, PACKING)
+    if random.Random(f"maintenance {case.seed}").random() < _WITH_MAINTENANCE:
+        properties = (*properties, *maintaining.PROPERTIES)
     is_open = has_catalog and random.Random(f"open {case.seed}").random() < _WITH_OPEN
     is_open = is_open and plan.kind not in (definitions.KIND, branching.KIND)
     if is_open:

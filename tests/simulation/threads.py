@@ -190,10 +190,10 @@ class _Thread:
             is_daemon=self._is_daemon,
         )
 
-    def join(self) -> None:
+    def join(self, timeout: float | None = None) -> None:
         task = self._task
         assert task is not None
-        self._threads.wait_until(lambda: task.is_over, None)
+        self._threads.wait_until(lambda: task.is_over, timeout)
 
 
 class _InlinePool:

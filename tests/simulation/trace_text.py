@@ -148,6 +148,8 @@ def describe_world(config: WorldConfig) -> tuple[str, ...]:
         sentences.append("Each table has a change data feed.")
     if PACKING in config.properties:
         sentences.append("Small files are packed after each commit.")
+    if config.is_maintained:
+        sentences.append("Each process does rounds of maintenance.")
     if config.is_recovered:
         sentences.append("At the end the catalog is lost, and rebuilt from the logs.")
     return tuple(sentences)

@@ -11,14 +11,14 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
 
-from tests.simulation import branching, definitions
+from tests.simulation import branching, definitions, maintaining
 from tests.simulation.audit import Audit
 from tests.simulation.branch_audit import BranchAudit
 from tests.simulation.branch_journal import BranchJournal, journal_of_log
@@ -186,6 +186,7 @@ class World:
         self._ids = 0
         self._clients: dict[int, Client] = {}
         self._audit_counts: Counter[str] = Counter()
+        self._event_counts: Counter[str] = Counter()
 
     # Services for processes
 
@@ -374,6 +375,7 @@ class World:
             counts[name] = counts.get(name, 0) + 1
         counts["deaths"] = self.crashes
         counts.update(self._audit_counts)
+        counts.update(self._event_counts)
         counts["turns"] = self.scheduler.turns
         commits = [data for key, data in self.storage.last_written.items() if is_commit(key)]
         counts.update(count_cells(self.records, self.injector.injected, commits))
@@ -399,6 +401,14 @@ class World:
                     f"{process} {client.name}",
                     partial(client.run, process),
                     group=process,
+                )
+            if self.config.is_maintained:
+                places = () if self.config.has_catalog else tuple(self._places())
+                self.scheduler.start(
+                    f"{process} maintenance",
+                    partial(maintaining.maintain, process, places, self._count),
+                    group=process,
+                    is_daemon=True,
                 )
 
         self.scheduler.start(f"{process} boot", boot, group=process)
@@ -428,6 +438,15 @@ class World:
         if self.config.has_catalog:
             return {name: name for name in self.plan.initial}
         return {name: f"delta.`{ROOT}/{WAREHOUSE}/{name}`" for name in self.plan.initial}
+
+    def _places(self) -> Iterator[str]:
+        """Yield the places of the tables of a world without a lake."""
+        for name in self.plan.initial:
+            yield f"{ROOT}/{WAREHOUSE}/{name}"
+
+    def _count(self, event: str) -> None:
+        """Count an event of the run."""
+        self._event_counts[event] += 1
 
     def _set_up(self) -> None:
         """Create the tables in a process of its own, once for all cases with equal tables; in a

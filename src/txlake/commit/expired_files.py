@@ -6,15 +6,26 @@ table. Source: Delta's VacuumCommand.scala, "lite vacuum".
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from txlake.commit.commit_times import increasing_file_times
 from txlake.commit.table_log import TableLog
 from txlake.commit.table_paths import path_in_table, vector_path_in_table
+from txlake.errors import TxlakeError
 from txlake.log.segment import Listing
 from txlake.protocol.actions import Action, Cdc, Remove
-from txlake.protocol.last_vacuum import LAST_VACUUM_PATH, LastVacuum, read_last_vacuum
+from txlake.protocol.last_vacuum import (
+    LAST_VACUUM_PATH,
+    LastVacuum,
+    read_last_vacuum,
+    write_last_vacuum,
+)
+
+_log = logging.getLogger(__name__)
+
+_NOTED_COMMITS_MIN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,26 @@ def last_vacuum(log: TableLog) -> LastVacuum:
         return read_last_vacuum(log.store.get(LAST_VACUUM_PATH))
     except FileNotFoundError:
         return LastVacuum()
+
+
+def note_vacuum(log: TableLog, done: LastVacuum) -> None:
+    """Record how far a VACUUM came; log if that fails, as the next one then only reads more."""
+    try:
+        log.store.put(LAST_VACUUM_PATH, write_last_vacuum(last_vacuum(log).then(done)))
+    except TxlakeError as error:
+        _log.warning("%s: %s was not written: %s", log.name, LAST_VACUUM_PATH, error)
+
+
+def note_read(log: TableLog, last: LastVacuum, found: ExpiredFiles) -> None:
+    """Record that commits removed no file that is left, so that nobody reads them again for that.
+
+    `found`: what the commits after those that `last` covers removed. Nothing is written for less
+    than a hundred commits.
+    """
+    clean = min((file.version - 1 for file in found.files.values()), default=found.version)
+    known = -1 if last.version is None else last.version
+    if clean is not None and clean - known >= _NOTED_COMMITS_MIN:
+        note_vacuum(log, LastVacuum(clean))
 
 
 def newest_outside(listing: Listing, before_ms: int) -> int | None:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from txlake.commit.branch_store import BranchStore
-from txlake.commit.expired_files import ExpiredFiles, expired_files, last_vacuum, newest_outside
+from txlake.commit.expired_files import (
+    ExpiredFiles,
+    expired_files,
+    last_vacuum,
+    newest_outside,
+    note_vacuum,
+)
 from txlake.commit.iceberg_publication import needed_by_iceberg
 from txlake.commit.notice_commit import BeginTransaction, commit_notice
 from txlake.commit.staging import tag_of, tags_in
@@ -32,7 +38,7 @@ from txlake.ports import OpenTransactions, StoredObject
 from txlake.protocol.actions import Add, Cdc, Remove
 from txlake.protocol.file_names import BRANCHES_FOLDER, LOG_FOLDER
 from txlake.protocol.file_rows import vector_of
-from txlake.protocol.last_vacuum import LAST_VACUUM_PATH, LastVacuum, write_last_vacuum
+from txlake.protocol.last_vacuum import LastVacuum
 from txlake.protocol.paths import unescape_partition
 
 ReadOpenTransactions = Callable[[], OpenTransactions]
@@ -276,17 +282,9 @@ def vacuum(
     done = {"numDeletedFiles": len(paths), "numVacuumedDirectories": plan.folders}
     commit_notice(log, begin, "VACUUM END", {"status": "COMPLETED"}, done)
     through = plan.through if len(paths) == len(plan.paths) else None
-    _note_vacuum(log, LastVacuum(through, None if plan.lite else begun_ms))
+    note_vacuum(log, LastVacuum(through, None if plan.lite else begun_ms))
     _log.info("%s: VACUUM deleted %d files", log.name, len(paths))
     return plan
-
-
-def _note_vacuum(log: TableLog, done: LastVacuum) -> None:
-    """Record how far a VACUUM came; log if that fails, as the next one then only reads more."""
-    try:
-        log.store.put(LAST_VACUUM_PATH, write_last_vacuum(last_vacuum(log).then(done)))
-    except TxlakeError as error:
-        _log.warning("%s: %s was not written: %s", log.name, LAST_VACUUM_PATH, error)
 
 
 def _require_main(log: TableLog) -> None:

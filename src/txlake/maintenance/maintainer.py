@@ -79,7 +79,7 @@ class Maintainer:
         used_bytes = 0
         done: list[MaintenanceEntry] = []
         left: list[MaintenanceEntry] = []
-        for one in in_order(survey(self._engine, self._targets()).due):
+        for one in in_order(survey(self._engine, self._targets(), notes=True).due):
             elapsed_ms = self._engine.system.monotonic_ms() - begun_ms
             step_cost = self._step_cost(one.need)
             refusal = self._budget.refusal(step_cost, elapsed_ms=elapsed_ms, used_bytes=used_bytes)

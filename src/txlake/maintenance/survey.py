@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from txlake.commit.checkpointing import checkpoint_interval
-from txlake.commit.expired_files import expired_files, last_vacuum
+from txlake.commit.expired_files import expired_files, last_vacuum, note_read
 from txlake.commit.log_cleanup import is_expired, log_files, oldest_retained
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, TxlakeError
@@ -70,14 +70,20 @@ def targets_of(engine: Engine) -> Iterator[Target]:
                 yield Target(engine.at_entry(entry), database.properties)
 
 
-def survey(engine: Engine, targets: Iterator[Target]) -> Survey:
-    """Return what is due on these tables, and on the lake itself. Nothing is written."""
+def survey(engine: Engine, targets: Iterator[Target], *, notes: bool = False) -> Survey:
+    """Return what is due on these tables, and on the lake itself.
+
+    Nothing is written, unless `notes` is set: then long stretches of logs that were read and showed
+    nothing to delete are recorded, and aren't read again.
+    """
     found = Survey([], [])
     if engine.catalog.is_lake:
         found.due.extend(Due(_LAKE, Target(), need) for need in lake_needs(engine))
     for target in targets:
         try:
-            found.due.extend(Due(target.name, target, need) for need in table_needs(engine, target))
+            found.due.extend(
+                Due(target.name, target, need) for need in table_needs(engine, target, notes=notes)
+            )
         except NotMaintained as error:
             found.passed.append(Passed(target.name, str(error)))
         except TxlakeError as error:
@@ -90,10 +96,10 @@ class NotMaintained(Exception):
     """Raised for a table that isn't maintained; the message says why."""
 
 
-def table_needs(engine: Engine, target: Target) -> list[Need]:
+def table_needs(engine: Engine, target: Target, *, notes: bool = False) -> list[Need]:
     """Return what a table needs now. Raises NotMaintained, and as `TableLog.latest`."""
     table, policy = _table_and_policy(target)
-    return needs_of(table_facts(engine, target, table), policy)
+    return needs_of(table_facts(engine, target, table, notes=notes), policy)
 
 
 def policy_for(target: Target) -> Policy:
@@ -117,9 +123,11 @@ def _table_and_policy(target: Target) -> tuple[Snapshot, Policy]:
     return table, policy
 
 
-def table_facts(engine: Engine, target: Target, table: Snapshot) -> TableFacts:
+def table_facts(
+    engine: Engine, target: Target, table: Snapshot, *, notes: bool = False
+) -> TableFacts:
     """Return what a table's needs are decided by. Costs a listing of the log, and the commits that
-    left the retention since the last VACUUM.
+    left the retention since the last VACUUM. `notes`: as for `survey`.
     """
     assert target.handle is not None, "the lake itself is no table"
     log, properties = target.handle.log, table.properties
@@ -131,6 +139,8 @@ def table_facts(engine: Engine, target: Target, table: Snapshot) -> TableFacts:
     expired = expired_files(
         log, now_ms - properties.deleted_file_retention_ms, last=last, listing=listing
     )
+    if notes and expired is not None:
+        note_read(log, last, expired)
     return TableFacts(
         table=table,
         now_ms=now_ms,

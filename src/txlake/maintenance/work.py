@@ -41,6 +41,7 @@ DRIVER_STEP_BYTES = 64 * MIB
 SPARK_STEP_BYTES = 512 * MIB
 _QUIET_MS = 600_000
 _LOOK_MS = 500.0
+_LOOKS_IN_STORE = 10  # a look at a catalog in a store costs requests
 # How long the thread that looks for waiting users may take to end.
 _END_S = 60.0
 _ORDER_LOST = frozenset({Work.CLUSTER, Work.STATISTICS})
@@ -239,9 +240,10 @@ class Worker:
             yield
             return
         stopped = threading.Event()
+        pause_ms = _LOOK_MS * (_LOOKS_IN_STORE if self._in_store else 1)
 
         def look() -> None:
-            while not stopped.wait(_LOOK_MS / 1000):
+            while not stopped.wait(pause_ms / 1000):
                 if self._is_awaited(transaction.id):
                     self._engine.catalog.of_lake().transactions.kill(transaction.id)
                     return
@@ -253,6 +255,10 @@ class Worker:
         finally:
             stopped.set()
             thread.join(_END_S)
+
+    @property
+    def _in_store(self) -> bool:
+        return self._engine.catalog.of_lake().defers_registration
 
     def _is_awaited(self, transaction_id: str) -> bool:
         """Return whether another session waits for a lock that the transaction holds."""

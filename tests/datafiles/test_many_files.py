@@ -35,6 +35,10 @@ def test_plain_files_are_read_with_the_columns_of_the_table(tmp_path: Path) -> N
     [
         pytest.param(ROWS.drop_columns("a"), id="a column is missing"),
         pytest.param(ROWS.set_column(1, "a", pa.array([1, 2], pa.int32())), id="narrower"),
+        pytest.param(pa.concat_tables([ROWS] * 8_193).combine_chunks(), id="many rows"),
+        pytest.param(
+            pa.table({"a": [1], "b": ["x" * 9_000_000], "more": [0.5]}), id="much when decoded"
+        ),
         pytest.param(
             ROWS.replace_schema_metadata({"org.apache.spark.version": "2.4.0"}), id="old times"
         ),

@@ -26,6 +26,10 @@ Value = TypeVar("Value")
 FILE_BYTES_MAX = 256 * 1024
 """A file is small up to this size."""
 
+# A few bytes of a run or a dictionary may stand for any number of values.
+_ROWS_MAX = 16_384
+_DECODED_BYTES_MAX = 8 * 1024 * 1024
+_BATCH_ROWS = 65_536
 _AHEAD = 2
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, UnsupportedFeature)
 
@@ -48,8 +52,8 @@ class SmallFiles:
         has to be read by itself.
 
         That is a file of another store, with another schema than the first one, with columns that
-        have to be converted, with times that may be of an old calendar, or one that is missing or
-        damaged. For `as_rows`.
+        have to be converted, with times that may be of an old calendar, with more than 16,384 rows
+        or 8 MiB uncompressed, or one that is missing or damaged. For `as_rows`.
         """
         path = _path_of(url)
         if path is None:
@@ -58,7 +62,7 @@ class SmallFiles:
             with open(path, "rb", buffering=0) as stream:
                 data = stream.read()
             file = open_parquet(pa.BufferReader(data))
-            names = None if is_legacy(file.metadata.metadata) else self._names_in(file)
+            names = self._names_in(file) if _is_plain(file.metadata) else None
             if names is None:
                 return None
             rows = file.read(names, use_threads=False)
@@ -70,7 +74,7 @@ class SmallFiles:
         """Yield the rows of files that `read` returned, in order, with the table's columns."""
         assert self._known is not None, "read before"
         rows = pa.concat_tables(tables).select(self._known[1]).combine_chunks()
-        yield from pa.Table.from_arrays(rows.columns, schema=self._schema).to_batches()
+        yield from pa.Table.from_arrays(rows.columns, schema=self._schema).to_batches(_BATCH_ROWS)
 
     def _names_in(self, file: pq.ParquetFile) -> list[str] | None:
         """Return the file's names of the columns; None if the file needs another reader.
@@ -86,6 +90,15 @@ class SmallFiles:
             self._known = schema, columns.names
         known, names = self._known
         return names if schema.equals(known, check_metadata=True) else None
+
+
+def _is_plain(footer: pq.FileMetaData) -> bool:
+    """Return whether a file is small when it is decoded, and has no times of an old calendar."""
+    if footer.num_rows > _ROWS_MAX or is_legacy(footer.metadata):
+        return False
+    groups = range(footer.num_row_groups)
+    size: int = sum(footer.row_group(group).total_byte_size for group in groups)
+    return size <= _DECODED_BYTES_MAX
 
 
 def in_order(work: Callable[[Item], Value], items: Iterable[Item], threads: int) -> Iterator[Value]:

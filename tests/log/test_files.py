@@ -201,6 +201,7 @@ def test_a_choice_of_files_is_that_from_all_of_them() -> None:
             texts = pa.chunked_array(of_large, pa.string()).combine_chunks()
             return pc.replace_with_mask(large, large, pc.equal(texts, "s1").fill_null(False))
 
+        assert pa.concat_tables(files.batches()).equals(Files.of(files.adds()).table)
         found = files.where(chosen)
         assert found.schema.equals(FILES_SCHEMA)
         assert adds_of(found) == [
@@ -211,3 +212,24 @@ def test_a_choice_of_files_is_that_from_all_of_them() -> None:
         for names, columns in zip(several, found_columns):
             assert columns.equals(files.table.select(names))
         assert files.where(lambda columns: pa.array([True] * columns.num_rows)).equals(files.table)
+
+
+def test_batches_are_the_table_without_keeping_its_statistics() -> None:
+    """Few rows, many or none are gone; chunks of statistics and of columns end elsewhere."""
+    texts = [None if at % 7 == 0 else f"s{at}" for at in range(600)]
+    adds = [add(f"f{at}", stats=texts[at]) for at in range(600)]
+    table = files_table(adds)
+    parts = [table.slice(0, 250), table.slice(250)]
+    columns = pa.concat_tables(part.drop_columns("stats") for part in parts)
+    for gone in ([], [0], [599], range(3, 300), range(0, 600, 2), range(600)):
+        stats = [DecodedStats(pa.chunked_array([texts[:100], texts[100:550]]))]
+        lazy = LazyStats([*stats, DecodedStats(pa.chunked_array([texts[550:]]))])
+        files = Files.of_columns(columns, lazy)
+        files = files.apply([add("new")], [adds[at].key for at in gone])
+        batches = list(files.batches())
+        assert max(batch.num_rows for batch in batches) <= 450
+        found = pa.concat_tables(batches)
+        assert found.schema.equals(FILES_SCHEMA)
+        assert found.equals(files.table)
+        assert found.num_rows == 601 - len(gone)
+        assert pa.concat_tables(files.batches()).equals(found)  # what is decoded by now

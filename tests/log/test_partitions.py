@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.commit.log_of import add
+from txlake.log import partitions
+from txlake.log.block import Block, BlockRows
 from txlake.log.partitions import partition_groups, partition_texts
-from txlake.protocol.file_rows import STRING_MAP
+from txlake.protocol.file_rows import STRING_MAP, files_table
 
 _Row = list[tuple[str, str | None]] | None
 
@@ -67,3 +72,22 @@ def test_many_values_make_no_groups() -> None:
     assert partition_groups(_table(rows), ["a"]) is not None
     assert partition_groups(_table(rows), ["a", "b"]) is None
     assert partition_groups(_table([[("a", str(at))] for at in range(200)]), ["a"]) is None
+
+
+def test_the_groups_of_a_block_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    adds = [
+        msgspec.structs.replace(add(f"f{at}"), partition_values={"a": str(at % 5)})
+        for at in range(100)
+    ]
+    block = Block.of_table(files_table(adds))
+    keep = np.arange(100) % 3 == 0
+    expected = partition_groups(BlockRows(block).table(), ["a"])
+    assert expected is not None
+    first = partition_groups(BlockRows(block), ["a"])
+    assert first is not None
+    monkeypatch.setattr(partitions, "_grouped", None)
+    some = partition_groups(BlockRows(block, keep), ["a"])
+    assert some is not None
+    assert first.of_files.equals(expected.of_files)
+    assert some.of_files.equals(expected.of_files.filter(pa.array(keep)))
+    assert partition_groups(BlockRows(block), ["a"]) is first

@@ -84,7 +84,7 @@ def _state(
         metadata=meta,
         app_transactions=[item for item in actions if isinstance(item, Txn)],
         domains=[item for item in actions if isinstance(item, DomainMetadata)],
-        files=files_table(adds),
+        files=Files.of_table(files_table(adds)),
         removes=removes,
         schema=parse_schema(meta.schema_string),
         partition_columns=meta.partition_columns,
@@ -247,7 +247,9 @@ def test_every_row_stands_in_one_part() -> None:
     hashes = hash_texts([item.key[1] for item in adds], by_path)
     for item, part in zip(adds, part_of(hashes, 4).tolist()):
         assert item.path in _files(read[part])["path"].to_pylist()
-    again = list(multi_part_checkpoint(replace(state, files=files_table(adds[::-1])), 4))
+    again = list(
+        multi_part_checkpoint(replace(state, files=Files.of_table(files_table(adds[::-1]))), 4)
+    )
     for one, other in zip(read, (read_checkpoint(part, file=_NAME) for part in again)):
         assert set(_files(one)["path"].to_pylist()) == set(_files(other)["path"].to_pylist())
 

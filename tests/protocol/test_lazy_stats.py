@@ -11,9 +11,9 @@ import pytest
 
 from tests.commit.log_of import with_damaged_stats
 from txlake.errors import CorruptTable
-from txlake.protocol import checkpoints
+from txlake.protocol import checkpoints, lazy_stats
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint
-from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
+from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask, ParquetStats
 
 _GROUP = 4
 _ADD = pa.struct(
@@ -153,6 +153,20 @@ def test_what_is_used_often_is_kept() -> None:
     for _ in range(10):
         assert stats.filter(keep).to_pylist() == ['{"numRecords":0}']
     assert stats.column() is stats.column()
+
+
+def test_what_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = _read(_checkpoint("aaaa"))
+    assert isinstance(rows.stats, ParquetStats)
+    size = rows.stats.decoded_bytes()
+    assert sum(len(text or "") for text in _texts("aaaa")) <= size <= 1_000
+    keep = np.array([True, False, False, False])
+    for limit, is_kept in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(lazy_stats, "_KEPT_BYTES_MAX", limit)
+        stats = LazyStats([rows.stats])
+        for _ in range(10):
+            assert stats.filter(keep).to_pylist() == ['{"numRecords":0}']
+        assert isinstance(stats._source, DecodedStats) is is_kept
 
 
 def test_columns_do_not_wait_for_statistics() -> None:

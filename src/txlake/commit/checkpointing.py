@@ -154,7 +154,7 @@ def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
             txn for txn in transactions if retention is None or not _is_expired(txn, now, retention)
         ],
         domains=list(snapshot.domains.values()),
-        files=snapshot.files.table,
+        files=snapshot.files,
         removes=removes,
         schema=snapshot.schema,
         partition_columns=snapshot.partition_columns,
@@ -193,7 +193,7 @@ def _write_classic(log: TableLog, version: int, state: CheckpointState, parts: i
         actions=state.file_actions + len(state.others),
         parts=None if parts == 1 else parts,
         size_bytes=size,
-        add_files=state.files.num_rows,
+        add_files=len(state.files),
     )
 
 
@@ -213,7 +213,7 @@ def _write_v2(log: TableLog, version: int, state: CheckpointState, rows_max: int
         version=version,
         actions=state.file_actions + len(state.others) + len(sidecars) + 1,
         size_bytes=len(data) + sum(item.size_in_bytes for item in sidecars),
-        add_files=state.files.num_rows,
+        add_files=len(state.files),
         v2_path=log_path(file).rpartition("/")[2],
         v2_size_bytes=len(data),
         v2_modified_ms=log.system.now_ms(),

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
-from typing import cast
+from typing import TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,10 @@ from txlake.protocol.actions import Add, FileKey
 from txlake.protocol.file_rows import FILES_SCHEMA, adds_of, files_table, vector_of
 from txlake.protocol.lazy_stats import DecodedStats, LazyStats, Mask
 
+Cached = TypeVar("Cached")
 _LOCAL_ROOTS = ("/", "file:")
-_SCANS_BEFORE_INDEX = 16
+# The index takes as long as about four scans.
+_SCANS_BEFORE_INDEX = 4
 # A pass over all paths is sooner than the index for one path in so many.
 _PATHS_OF_A_PASS = 8
 _STATS_PLACE = FILES_SCHEMA.get_field_index("stats")
@@ -185,8 +187,8 @@ class Block:
 
     @property
     def stats_cache(self) -> dict[str, object]:
-        """A cache for what other modules compute from the statistics of all rows, by a key of
-        theirs.
+        """A cache for what other modules compute from the statistics or the partition values of
+        all rows, by a key of theirs.
         """
         return self._stats_cache
 
@@ -314,6 +316,38 @@ class BlockRows:
             return self._block.table
         columns = self._block.columns.filter(pa.array(self._keep))
         return _with_stats(columns, self._block.stats.filter(self._keep))
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the rows in FILES_SCHEMA, as many at a time as there are statistics in a chunk."""
+        columns, keep = self._block.columns, self._keep
+        rows = None if keep is None else np.flatnonzero(keep)
+        start = 0
+        for texts in self._block.stats.chunks(keep):
+            if not len(texts):
+                continue
+            if keep is None or rows is None:
+                part = columns.slice(start, len(texts))
+            else:
+                first, last = int(rows[start]), int(rows[start + len(texts) - 1])
+                live = pa.array(keep[first : last + 1])
+                part = columns.slice(first, last + 1 - first).filter(live)
+            yield _with_stats(part, pa.chunked_array([texts], pa.string()))
+            start += len(texts)
+
+    def of_block(self, key: str, make: Callable[[BlockRows], Cached]) -> Cached:
+        """Return what `make` returns for all rows of the block, made once.
+
+        The key is for all blocks' values of that kind.
+        """
+        known = self._block.stats_cache
+        if key not in known:
+            known[key] = make(BlockRows(self._block))
+        return cast("Cached", known[key])
+
+    @property
+    def keep(self) -> Mask | None:
+        """A mask of the block's rows that these are; None for all."""
+        return self._keep
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -167,6 +167,18 @@ class Files:
             return live
         return pa.concat_tables([live, files_table(list(self._tail.values())).select(names)])
 
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the live files in FILES_SCHEMA, in the order of `table`.
+
+        Statistics that aren't decoded yet are decoded batch by batch, and not kept.
+        """
+        if self._table is not None or self._base.has_adds:
+            yield self.table
+            return
+        yield from BlockRows(self._base, self._live()).batches()
+        if self._tail:
+            yield files_table(list(self._tail.values()))
+
     def where(self, test: Callable[[FileColumns], pa.BooleanArray]) -> pa.Table:
         """Return the live files for which a test of columns is true, in FILES_SCHEMA.
 

@@ -7,13 +7,14 @@ Work on partitions costs what their number costs, not that of the files. The mea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from txlake.log.block import BlockRows
 from txlake.log.file_columns import FileColumns
 from txlake.log.time_zones import TimeZone
 from txlake.protocol.file_rows import string_maps
@@ -95,8 +96,19 @@ class PartitionGroups:
 def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroups | None:
     """Return the files grouped by their values of these columns (physical names).
 
-    None when grouping saves little: more than one group for every four files.
+    None when grouping saves little: more than one group for every four files. The groups of a
+    block's files are made once.
     """
+    if not isinstance(files, BlockRows):
+        return _grouped(files, names)
+    groups = files.of_block(f"groups by {list(names)!r}", lambda rows: _grouped(rows, names))
+    if groups is None or files.keep is None:
+        return groups
+    return replace(groups, of_files=groups.of_files.filter(pa.array(files.keep)))
+
+
+def _grouped(files: FileColumns, names: Sequence[str]) -> PartitionGroups | None:
+    """Return the files grouped as `partition_groups` does."""
     most = files.num_rows // _FILES_A_GROUP_MIN
     combined = np.zeros(files.num_rows, np.int64)
     texts: list[list[str | None]] = []
@@ -116,7 +128,7 @@ def partition_groups(files: FileColumns, names: Sequence[str]) -> PartitionGroup
         texts = [[known[place] for place in earlier.tolist()] for known in texts]
         texts.append([values[place] for place in last.tolist()])
     maps = string_maps([dict(zip(names, row)) for row in zip(*texts)])
-    return PartitionGroups(pa.table({"partition_values": maps}), pa.array(combined))
+    return PartitionGroups(pa.table({"partition_values": maps}), pa.array(combined, pa.int32()))
 
 
 def _numbered(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Protocol as Interface
 from typing import cast
 
 import numpy as np
@@ -76,12 +77,32 @@ _ADD_SOURCES = {
 }
 
 
+class LiveFiles(Interface):
+    """The live files of a version, as rows of FILES_SCHEMA.
+
+    They are read in batches: the statistics of all of them may not fit in memory, nor the texts of
+    one column in one Arrow array.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of files."""
+        ...
+
+    def columns(self, *names: str) -> pa.Table:
+        """Return some columns of all files."""
+        ...
+
+    def batches(self) -> Iterator[pa.Table]:
+        """Yield the files, all columns of them, always in the same order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CheckpointState:
     """The content of a checkpoint.
 
     Attributes:
-        files: the live files in FILES_SCHEMA.
+        files: the live files.
         removes: the tombstones that haven't expired.
         schema, partition_columns: logical, for the typed columns.
         stats_as_json, stats_as_struct: the forms in which statistics are written.
@@ -92,7 +113,7 @@ class CheckpointState:
     metadata: Metadata
     app_transactions: Sequence[Txn]
     domains: Sequence[DomainMetadata]
-    files: pa.Table
+    files: LiveFiles
     removes: Sequence[Remove]
     schema: Struct
     partition_columns: Sequence[str]
@@ -108,14 +129,15 @@ class CheckpointState:
     @property
     def file_actions(self) -> int:
         """The number of adds and removes."""
-        return int(self.files.num_rows) + len(self.removes)
+        return len(self.files) + len(self.removes)
 
 
 def classic_checkpoint(state: CheckpointState) -> bytes:
     """Return a checkpoint in one file, by the V1 spec."""
     writer = _Writer(_Layout(state).with_adds(), _V1_COLUMNS)
     writer.others(state.others)
-    writer.adds(state.files)
+    for batch in state.files.batches():
+        writer.adds(batch)
     writer.removes(state.removes)
     return writer.close()
 
@@ -133,7 +155,11 @@ def multi_part_checkpoint(state: CheckpointState, parts: int) -> Iterator[bytes]
         writer = _Writer(layout, _V1_COLUMNS)
         if part == others_part:
             writer.others(state.others)
-        writer.adds(state.files.take(pa.array(np.flatnonzero(adds == part))))
+        start = 0
+        for batch in state.files.batches():
+            chosen = adds[start : start + batch.num_rows] == part
+            start += batch.num_rows
+            writer.adds(batch.filter(pa.array(chosen)))
         writer.removes([state.removes[row] for row in np.flatnonzero(removes == part).tolist()])
         yield writer.close()
 
@@ -144,15 +170,21 @@ def sidecar_files(state: CheckpointState, rows_max: int) -> Iterator[bytes]:
 
     All removes are in the last one.
     """
-    rows = state.files.num_rows
-    starts = range(0, rows, rows_max) if rows else range(1 if state.removes else 0)
+    if not state.file_actions:
+        return
     layout = _Layout(state).with_adds()
-    for start in starts:
-        writer = _Writer(layout, _SIDECAR_COLUMNS)
-        writer.adds(state.files.slice(start, rows_max))
-        if start == starts[-1]:
-            writer.removes(state.removes)
-        yield writer.close()
+    writer, rows = _Writer(layout, _SIDECAR_COLUMNS), 0
+    for batch in state.files.batches():
+        start = 0
+        while start < batch.num_rows:
+            if rows == rows_max:
+                yield writer.close()
+                writer, rows = _Writer(layout, _SIDECAR_COLUMNS), 0
+            part = batch.slice(start, rows_max - rows)
+            writer.adds(part)
+            start, rows = start + part.num_rows, rows + part.num_rows
+    writer.removes(state.removes)
+    yield writer.close()
 
 
 def manifest(state: CheckpointState, version: int, sidecars: Sequence[Sidecar]) -> bytes:
@@ -185,18 +217,20 @@ class _Layout:
         if state.stats_as_json:
             fields.append(pa.field("stats", pa.string()))
         if state.stats_as_struct:
-            maps, columns = state.files["partition_values"], state.partition_columns
+            maps = state.files.columns("partition_values")["partition_values"]
+            columns = state.partition_columns
             parsed = partition_values_parsed(maps.slice(0, 0), state.schema, columns)
             # Without this column readers use the texts.
             if parsed is not None and are_partitions_known(maps, state.schema, columns):
                 fields.append(pa.field("partitionValues_parsed", parsed.type))
-            stats = (text for chunk in state.files["stats"].chunks for text in chunk.to_pylist())
+            batches = state.files.batches()
+            stats = (text for batch in batches for text in batch["stats"].to_pylist())
             self.stats_type = stats_type(stats, state.schema)
             if self.stats_type is not None:
                 fields.append(pa.field("stats_parsed", self.stats_type))
         extras = [
             cast(JsonObject, json.loads(text))
-            for text in state.files["extra"].drop_null().to_pylist()
+            for text in state.files.columns("extra")["extra"].drop_null().to_pylist()
         ]
         self.extra_types = extra_types(extras, {item.name for item in fields})
         fields += [pa.field(name, kind) for name, kind in self.extra_types.items()]
@@ -418,12 +452,20 @@ def _hashes_of_adds(state: CheckpointState) -> npt.NDArray[np.uint32]:
     """Return the hashes by which the live files are split: of the path, then of the vector's id if
     the table has deletion vectors.
     """
-    paths = cast("list[str | None]", state.files["path"].to_pylist())
+    files = state.files.columns("path", "deletion_vector")
+    batches = files.to_batches(max_chunksize=_BATCH_ROWS)
+    hashes = [_hashes_of_batch(batch, has_vectors=state.has_vectors) for batch in batches]
+    return np.concatenate([np.empty(0, np.uint32), *hashes])
+
+
+def _hashes_of_batch(files: pa.RecordBatch, *, has_vectors: bool) -> npt.NDArray[np.uint32]:
+    """Return the hashes of some files, given by `path` and `deletion_vector`."""
+    paths = cast("list[str | None]", files["path"].to_pylist())
     hashes = hash_texts(paths, np.full(len(paths), SEED, np.uint32))
-    if not state.has_vectors:
+    if not has_vectors:
         return hashes
     ids: list[str | None] = []
-    for value in state.files["deletion_vector"].to_pylist():
+    for value in files["deletion_vector"].to_pylist():
         start = None if value is None else f"{value['storage_type']}{value['path_or_inline_dv']}"
         at = None if value is None else value["offset"]
         ids.append(start if at is None else f"{start}@{at}")

@@ -25,6 +25,8 @@ PARQUET_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
 
 BATCH_ROWS = 65_536
 _PASSES_BEFORE_KEPT = 3
+# About two million files' statistics; those of more files are decoded at each use.
+_KEPT_BYTES_MAX = 512 * 1024 * 1024
 
 
 def unreadable_checkpoint(file: str, error: Exception) -> CorruptTable:
@@ -58,6 +60,16 @@ class ParquetStats:
         self._present = present
         self._file = file
         self.rows = int(np.count_nonzero(present))
+
+    def decoded_bytes(self) -> int:
+        """Return about how many bytes the texts of all rows take."""
+        columns = (
+            self._metadata.row_group(group).column(place)
+            for group in self._groups
+            for place in range(self._metadata.num_columns)
+        )
+        found = (one for one in columns if one.path_in_schema.startswith(tuple(self._columns)))
+        return sum(one.total_uncompressed_size for one in found)
 
     def chunks(self, keep: Mask | None) -> Iterator[pa.Array]:
         """Yield the texts of the kept rows in order (all when None).
@@ -127,7 +139,8 @@ class DecodedStats:
 class LazyStats:
     """The statistics of many files, as JSON texts or null, in order.
 
-    They are decoded at each use, until keeping the texts is cheaper. Using them raises CorruptTable
+    They are decoded at each use, until keeping the texts is cheaper, if they aren't too large for
+    that. Using them raises CorruptTable
     naming the damaged file, unless `fallback` returns, for that error, the texts from another
     source. Reading from several threads is safe.
     """
@@ -164,7 +177,8 @@ class LazyStats:
         """Yield the texts of the kept rows chunk by chunk: only one chunk need be in memory."""
         self._passes += 1
         source = self._source
-        if not isinstance(source, DecodedStats) and self._passes <= _PASSES_BEFORE_KEPT:
+        is_first = self._passes <= _PASSES_BEFORE_KEPT
+        if not isinstance(source, DecodedStats) and (is_first or not _may_be_kept(source)):
             yield from self._decoded(source, keep)
         else:
             yield from DecodedStats(self.column()).chunks(keep)
@@ -195,3 +209,9 @@ class LazyStats:
                 if done < len(chunk):
                     yield chunk.slice(done)
                 done = max(done - len(chunk), 0)
+
+
+def _may_be_kept(parts: Sequence[ParquetStats | DecodedStats]) -> bool:
+    """Return whether the texts of all parts may be kept in memory."""
+    encoded = (part for part in parts if isinstance(part, ParquetStats))
+    return sum(part.decoded_bytes() for part in encoded) <= _KEPT_BYTES_MAX

@@ -160,8 +160,8 @@ class TableLog:
         if self._ledger_files is not None:
             head = self._ledger_files.refresh()
             return head is not None and head.version >= 0
-        latest = self._latest
-        if latest is not None and not self.listing(latest[0].version).is_empty:
+        known = self.newest_known
+        if known >= 0 and self.store.head(commit_path(known)) is not None:
             return True
         found = self.store.list(LOG_FOLDER, before=VERSIONS_END)
         names = (parse_name(item.path) for item in found)
@@ -443,13 +443,14 @@ class TableLog:
     def history(self, limit: int | None = None) -> list[HistoryRow]:
         """Return the newest `limit` commits (None: all), newest first, in delta-spark's columns.
 
-        Commits that were cleaned up are left out. Raises InvalidRequest for a limit below 1.
+        Commits that were cleaned up are left out. The times of the commit files are made increasing
+        among those that are returned, as in Delta Spark. Raises InvalidRequest for a limit below 1.
         """
         if limit is not None and limit < 1:
             raise InvalidRequest(f"{self.name}: history limit: expected at least 1, found {limit}")
         latest = self.latest().version
-        times = self._times()
         start = 0 if limit is None else max(0, latest - limit + 1)
+        times = self._times(start)
         versions = [v for v in sorted(times.listing.commits) if start <= v <= latest]
         rows: list[HistoryRow] = []
         at = times.of(versions)
@@ -633,9 +634,11 @@ class TableLog:
         except FileNotFoundError:
             return None
 
-    def _times(self) -> CommitTimes:
+    def _times(self, start: int = 0) -> CommitTimes:
+        """Return the times of the commits from version `start` on."""
         latest = self.latest()
-        return CommitTimes(self.name, self.listing(), latest.properties, self._in_commit_timestamp)
+        listing = self._newest_listing(start) if start else self.listing()
+        return CommitTimes(self.name, listing, latest.properties, self._in_commit_timestamp)
 
     def _in_commit_timestamp(self, version: int) -> int | None:
         """Return a version's in-commit timestamp; None if it has none, or its commit is gone."""

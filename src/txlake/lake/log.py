@@ -123,8 +123,8 @@ class Log:
         read_version = _whole("read_version", read_version)
         if read_version not in (None, -1):
             base = self._log.snapshot(read_version)
-        elif read_version is None and self._log.exists():
-            base = self._log.latest()
+        elif read_version is None:
+            base = self._log.latest_or_none()
         return LogTransaction(TableTransaction(self._log, base, level, states_marks=True))
 
 

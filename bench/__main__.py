@@ -76,6 +76,13 @@ def _arguments() -> argparse.Namespace:
     add("--quick", action="store_true", help="a tenth of the data, one round")
     add("--rounds", type=int, help="of all engines in turn (3; quick: 1)")
     add("--rows", type=int, help="of the large table, a multiple of 20,000")
+    add(
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="another amount of bench/sizes.py, as huge_files=1000000",
+    )
     add("--data", type=Path, default=CACHE, help="folder for the data, kept (.cache/bench)")
     add(
         "--json", type=Path, help="the results (bench/results.json; quick: .cache/bench/quick.json)"
@@ -100,9 +107,20 @@ def _arguments() -> argparse.Namespace:
     arguments.sizes = QUICK if arguments.quick else FULL
     if arguments.rows:
         arguments.sizes = dataclasses.replace(arguments.sizes, rows=arguments.rows)
+    for text in arguments.size:
+        arguments.sizes = _with_size(parser, arguments.sizes, text)
     if arguments.json is None:
         arguments.json = CACHE / "quick.json" if arguments.quick else ROOT / "bench/results.json"
     return arguments
+
+
+def _with_size(parser: argparse.ArgumentParser, sizes: Sizes, text: str) -> Sizes:
+    """Return the sizes with one set by `NAME=NUMBER`; end the program for anything else."""
+    name, _, number = text.partition("=")
+    if not number.isdecimal() or not isinstance(getattr(sizes, name, None), int):
+        names = [item.name for item in dataclasses.fields(sizes)]
+        parser.error(f"--size {text}: expected NAME=NUMBER with one of {', '.join(names)}")
+    return dataclasses.replace(sizes, **{name: int(number)})
 
 
 class _Over:

@@ -132,17 +132,17 @@ def write_checkpoint(
     """
     log.mkdir(parents=True, exist_ok=True)
     path = log / f"{version:020}.checkpoint.parquet"
-    with pq.ParquetWriter(path, _CHECKPOINT, compression="snappy") as writer:
+    with pq.ParquetWriter(path, CHECKPOINT, compression="snappy") as writer:
         head = [PLAIN, settings]
-        writer.write_table(pa.Table.from_pylist(head, schema=_CHECKPOINT))
+        writer.write_table(pa.Table.from_pylist(head, schema=CHECKPOINT))
         for chunk in _chunks(files, _FILES_PER_ROW_GROUP):
             added = _add_column(chunk)
             columns = [
                 added if column.name == "add" else pa.nulls(len(chunk), column.type)
-                for column in _CHECKPOINT
+                for column in CHECKPOINT
             ]
             writer.write_table(
-                pa.Table.from_arrays(columns, schema=_CHECKPOINT),
+                pa.Table.from_arrays(columns, schema=CHECKPOINT),
                 row_group_size=_FILES_PER_ROW_GROUP,
             )
     pointer = {"version": version, "size": count + 2, "numOfAddFiles": count}
@@ -228,7 +228,7 @@ def _bound(value: object, *, upper: bool) -> object:
 
 
 _TEXTS = pa.map_(pa.string(), pa.string())
-_CHECKPOINT = pa.schema(
+CHECKPOINT = pa.schema(
     {
         "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
         "add": pa.struct(
@@ -279,7 +279,7 @@ def _add_column(files: Sequence[LoggedFile]) -> pa.Array:
         "tags": [None] * len(files),
         "stats": [file.stats for file in files],
     }
-    kind = _CHECKPOINT.field("add").type
+    kind = CHECKPOINT.field("add").type
     fields = [kind.field(index) for index in range(kind.num_fields)]
     return pa.StructArray.from_arrays(
         [pa.array(values[member.name], member.type) for member in fields], fields=fields

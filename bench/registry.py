@@ -15,6 +15,7 @@ from bench.suites import (
     merges,
     retail,
     rows,
+    scale,
     served,
     start,
     tpch,
@@ -350,6 +351,68 @@ WORKS = (
         for count in (4, 16)
         for database in ("SQLite", "PostgreSQL")
         for same in (False, True)
+    ),
+    Work(
+        "scale-open", "scale", "files", "open {huge_files} files from a checkpoint in parts, CPU",
+        scale.open_files, 1, ALONE, Target(12.0, None), warms_up=False,
+    ),
+    Work(
+        "scale-plan", "scale", "files", "plan one day of them, CPU",
+        scale.plan_files, 5, ALONE, Target(500.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-commit", "scale", "files", "commit a file there, CPU",
+        scale.commit_file, 9, ALONE, Target(500.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-checkpoint", "scale", "files", "checkpoint of them, CPU",
+        scale.checkpoint_files, 1, ALONE, Target(60.0, None), warms_up=False,
+    ),
+    Work(
+        "scale-memory", "scale", "files", "most memory for all of it",
+        logs.peak_memory, 1, ALONE, Target(6_000.0, None), unit="MiB", warms_up=False,
+    ),
+    Work(
+        "scale-history", "scale", "commits", "open a log of {huge_commits} commits, CPU",
+        scale.open_history, 3, ALONE, Target(500.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-next", "scale", "commits", "commit to it and see its last 10 versions, CPU",
+        scale.commit_to_history, 5, ALONE, Target(50.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-clean", "scale", "commits", "clean-up of it, CPU",
+        scale.clean_history, 1, ALONE, Target(30.0, None), warms_up=False,
+    ),
+    Work(
+        "scale-clean-memory", "scale", "commits", "most memory for that",
+        logs.peak_memory, 1, ALONE, Target(2_000.0, None), unit="MiB", warms_up=False,
+    ),
+    Work(
+        "scale-tables", "scale", "tables", "open a lake of {lake_tables} tables, SHOW TABLES, CPU",
+        scale.show_tables, 3, ALONE, Target(500.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-one", "scale", "tables", "INSERT of 1 row into one of them, CPU",
+        scale.insert_into_one, 5, ALONE, Target(50.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-all", "scale", "tables", "transaction over all of them: each, CPU",
+        scale.insert_into_all, 2, ALONE, Target(10.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-console", "scale", "console",
+        "pages of the console, a table of {console_versions} versions: each, CPU",
+        scale.console_pages, 3, ALONE, Target(200.0, None), unit="ms", warms_up=False,
+    ),
+    Work(
+        "scale-month", "scale", "month", "files of a log for each commit of the 30 days it keeps",
+        scale.month_of_commits, 1, ALONE, Target(2.3, None), unit="files", warms_up=False,
+    ),
+    Work(
+        "scale-statements", "scale", "statements",
+        "memory of a session, from a tenth of {statements} statements to all: growth",
+        scale.memory_of_statements, 1, ALONE, Target(64.0, None), unit="MiB", warms_up=False,
     ),
 )  # fmt: skip
 

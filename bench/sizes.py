@@ -26,6 +26,11 @@ class Sizes:
         retail_scale: the scale factor of TPC-DS.
         many_tables: of one transaction.
         many_commits: on one table, one after the other; slower ones are a tenth as many.
+        huge_files, huge_commits: of logs that have grown for years.
+        lake_tables: of one lake.
+        console_versions: of a table that the console shows.
+        statements: of one session.
+        month_commits: in 40 days of a clock that is set.
     """
 
     rows: int
@@ -42,6 +47,12 @@ class Sizes:
     retail_scale: float = 1.0
     many_tables: int = 200
     many_commits: int = 50_000
+    huge_files: int = 10_000_000
+    huge_commits: int = 1_000_000
+    lake_tables: int = 1_000
+    console_versions: int = 100_000
+    statements: int = 100_000
+    month_commits: int = 4_000
 
     def words(self) -> dict[str, str]:
         """What the titles of works call the amounts by."""
@@ -63,6 +74,11 @@ class Sizes:
             "many_tables": count(self.many_tables),
             "many_commits": count(self.many_commits),
             "replacements": count(self.many_commits // 10),
+            "huge_files": count(self.huge_files),
+            "huge_commits": count(self.huge_commits),
+            "lake_tables": count(self.lake_tables),
+            "console_versions": count(self.console_versions),
+            "statements": count(self.statements),
         }
 
 
@@ -81,6 +97,12 @@ QUICK = Sizes(
     retail_scale=0.05,
     many_tables=50,
     many_commits=1_000,
+    huge_files=100_000,
+    huge_commits=10_000,
+    lake_tables=50,
+    console_versions=1_000,
+    statements=2_000,
+    month_commits=400,
 )
 WARM_UP = Sizes(
     40_000,
@@ -97,5 +119,11 @@ WARM_UP = Sizes(
     retail_scale=0.01,
     many_tables=4,
     many_commits=200,
+    huge_files=2_000,
+    huge_commits=100,
+    lake_tables=5,
+    console_versions=100,
+    statements=200,
+    month_commits=120,
 )
 """What each process does everything on once before it is measured."""

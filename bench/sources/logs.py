@@ -20,9 +20,9 @@ from bench.sources import made_once
 CHECKPOINT_VERSION = 10
 _COMMITS = 200
 _REMOVED_PER_COMMIT = 5
-_DAYS = 1000
+DAYS = 1000
 _FIRST_DAY = datetime.date(2024, 1, 1)
-_SCHEMA = pa.schema(
+SCHEMA = pa.schema(
     {
         "id": pa.int64(),
         "customer": pa.int64(),
@@ -45,7 +45,7 @@ class LogData:
     @property
     def day(self) -> str:
         """A day in the middle."""
-        return _day(self.days // 2)
+        return day_text(self.days // 2)
 
     @property
     def files_of_day(self) -> int:
@@ -60,22 +60,22 @@ def log_of_commits(folder: Path, files: int) -> LogData:
 
     def make(folder: Path) -> None:
         log = folder / "_delta_log"
-        settings = metadata(_SCHEMA, partitioned_by=["day"])
-        first = [file.add() for file in _files(0, per_commit)]
+        settings = metadata(SCHEMA, partitioned_by=["day"])
+        first = [file.add() for file in logged_files(0, per_commit)]
         write_commit(log, 0, [PLAIN, settings, *first])
         passing = files
         before: list[Action] = []
         for version in range(1, commits):
             start = version * per_commit
-            added = [file.add() for file in _files(start, start + per_commit)]
-            short_lived = list(_files(passing, passing + _REMOVED_PER_COMMIT))
+            added = [file.add() for file in logged_files(start, start + per_commit)]
+            short_lived = list(logged_files(passing, passing + _REMOVED_PER_COMMIT))
             passing += _REMOVED_PER_COMMIT
             write_commit(log, version, [*added, *(f.add() for f in short_lived), *before])
             before = [file.remove() for file in short_lived]
         write_commit(log, commits, before)
 
     made = made_once(folder / f"log-json-{files}", make)
-    return LogData(made, commits, per_commit * commits, _DAYS)
+    return LogData(made, commits, per_commit * commits, DAYS)
 
 
 def log_with_checkpoint(folder: Path, files: int) -> LogData:
@@ -83,24 +83,25 @@ def log_with_checkpoint(folder: Path, files: int) -> LogData:
 
     def make(folder: Path) -> None:
         log = folder / "_delta_log"
-        settings = metadata(_SCHEMA, partitioned_by=["day"])
-        write_checkpoint(log, CHECKPOINT_VERSION, settings, _files(0, files), files)
-        newest = [file.add() for file in _files(files - 10, files)]
+        settings = metadata(SCHEMA, partitioned_by=["day"])
+        write_checkpoint(log, CHECKPOINT_VERSION, settings, logged_files(0, files), files)
+        newest = [file.add() for file in logged_files(files - 10, files)]
         write_commit(log, CHECKPOINT_VERSION, newest)
 
     made = made_once(folder / f"log-checkpoint-{files}", make)
-    return LogData(made, CHECKPOINT_VERSION, files, _DAYS)
+    return LogData(made, CHECKPOINT_VERSION, files, DAYS)
 
 
 def one_more(log: Path, version: int) -> None:
     """A commit that adds one file."""
     number = 1_000_000_000 + version
-    write_commit(log, version, [file.add() for file in _files(number, number + 1)])
+    write_commit(log, version, [file.add() for file in logged_files(number, number + 1)])
 
 
-def _files(start: int, end: int) -> Iterator[LoggedFile]:
+def logged_files(start: int, end: int) -> Iterator[LoggedFile]:
+    """The files with these numbers."""
     for number in range(start, end):
-        day = _day(number % _DAYS)
+        day = day_text(number % DAYS)
         name = uuid.UUID(int=(number * 0x9E3779B97F4A7C15F39CC0605CEDC835) % (1 << 128))
         stats = {
             "numRecords": 1000,
@@ -121,5 +122,6 @@ def _files(start: int, end: int) -> Iterator[LoggedFile]:
         )
 
 
-def _day(number: int) -> str:
+def day_text(number: int) -> str:
+    """A day, as partition values have it."""
     return (_FIRST_DAY + datetime.timedelta(days=number)).isoformat()

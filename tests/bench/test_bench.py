@@ -186,7 +186,10 @@ def test_an_engine_that_fails_ends_the_bench(
         ([], list(SUITES)),
         (
             ["--quick"],
-            ["rows", "start", "point", "files", "log", "tpch", "lake", "served", "transactions"],
+            [
+                *("rows", "start", "point", "files", "log", "tpch", "lake", "served"),
+                *("transactions", "scale"),
+            ],
         ),
         (["--quick", "contention"], ["contention"]),
     ],
@@ -198,7 +201,19 @@ def test_quick_leaves_the_longest_out_unless_it_is_named(
     assert _arguments().suites == suites
 
 
-@pytest.mark.parametrize("options", [["row"], ["--rows", "1000"], ["--engines", "postgres"]])
+def test_amounts_are_set_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = ["scale", "--size", "huge_files=5", "--size", "statements=7"]
+    monkeypatch.setattr("sys.argv", ["bench", *chosen])
+    assert _arguments().sizes == dataclasses.replace(FULL, huge_files=5, statements=7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(["row"], ["--rows", "1000"], ["--engines", "postgres"]),
+        *(["--size", one] for one in ("rows", "row=3", "rows=x", "scale=3", "words=3")),
+    ],
+)
 def test_bad_options_are_refused(monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
     monkeypatch.setattr("sys.argv", ["bench", *options])
     with pytest.raises(SystemExit, match="2"):

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import txlake
+from txlake.commit.checkpointing import write_checkpoint
 from txlake.errors import Conflict, InvalidRequest, MetadataChangedException
+from txlake.protocol.file_names import commit_path
+from txlake.sql.statements import TablePath
 
 LEVELS = ("serializable", "write_serializable", "snapshot")
 PLACES = ("t", "delta.`memory://elsewhere/t`")
@@ -387,3 +390,22 @@ def test_a_table_that_was_dropped_and_created_anew(lake: txlake.Lake) -> None:
     lake.sql("CREATE OR REPLACE TABLE t (id INT, v INT)")
     with pytest.raises(MetadataChangedException):
         lake.sql("INSERT INTO t VALUES (1, 1)", read_version=0)
+
+
+def test_a_version_whose_log_was_cleaned_up(lake: txlake.Lake) -> None:
+    """Nothing says what was committed since, so nothing is written."""
+    place = "memory://elsewhere/t"
+    version = filled(lake, PLACES[1])
+    handle = lake._session.engine.find(TablePath(place), "default")
+    assert handle is not None
+    lake.sql(f"INSERT INTO {PLACES[1]} VALUES (4, 4)")
+    write_checkpoint(handle.log)
+    lake.sql(f"INSERT INTO {PLACES[1]} VALUES (5, 5)")
+    handle.store.delete([commit_path(each) for each in range(version + 1)])
+    handle.log.forget()
+    before = rows_of(lake, PLACES[1])
+    with pytest.raises(InvalidRequest, match=f"version {version}"):
+        lake.sql(f"DELETE FROM {PLACES[1]} WHERE id = 1", read_version=version)
+    assert rows_of(lake, PLACES[1]) == before
+    lake.sql(f"DELETE FROM {PLACES[1]} WHERE id = 1", read_version=version + 1)
+    assert len(rows_of(lake, PLACES[1])) == len(before) - 1

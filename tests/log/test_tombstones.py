@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.commit.log_of import remove
@@ -40,6 +44,57 @@ def test_long_chains_stay_right() -> None:
     assert len(state) == 1_500
     assert ("f2999", None) in state
     assert ("f2998", None) not in state
+
+
+def test_what_a_checkpoint_leaves_out_is_forgotten() -> None:
+    state = Tombstones(lambda: [remove("a"), remove("b")]).apply([remove("c")], [])
+    before = state.apply([remove("d")], [])
+    state.keep_only([remove("b")])
+    after = state.apply([remove("e")], [("b", None)])
+    assert set(state) == {("b", None)}
+    assert set(after) == {("e", None)}
+    assert set(before) == {("a", None), ("b", None), ("c", None), ("d", None)}
+    state.keep_only([])
+    assert set(state.apply([], [("b", None)]).apply([remove("f")], [])) == {("f", None)}
+
+
+def test_merged_tombstones_do_not_hold_what_they_were_made_of() -> None:
+    first = Tombstones(lambda: [remove("a")])
+    assert len(first) == 1
+    second = first.apply([remove("b")], [])
+    held = _Held()
+    watch = weakref.ref(held)
+    third = Tombstones(held.load).apply([remove("c")], [])
+    del held
+    assert watch() is not None
+    assert set(third) == {("a", None), ("c", None)}
+    assert watch() is None
+    assert set(second) == {("a", None), ("b", None)}
+
+
+class _Held:
+    """A checkpoint of one tombstone."""
+
+    def load(self) -> list[Remove]:
+        return [remove("a")]
+
+
+def test_threads_see_all_tombstones_while_one_merges_them() -> None:
+    for number in range(60):
+        state = Tombstones(lambda: [remove("a")])
+        for step in range(number % 7):
+            state = state.apply([remove(f"f{step}")], [])
+        expected = 1 + number % 7
+        start = threading.Barrier(4)
+
+        def look(state: Tombstones = state, start: threading.Barrier = start) -> tuple[int, int]:
+            start.wait(10)
+            later = state.apply([remove("z")], [("a", None)])
+            return len(state), len(later)
+
+        with ThreadPoolExecutor(4) as pool:
+            running = [pool.submit(look) for _ in range(4)]
+            assert {one.result(10) for one in running} == {(expected, expected)}
 
 
 def test_local_spellings_are_one_file() -> None:

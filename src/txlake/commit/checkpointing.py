@@ -129,6 +129,7 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
         parts = 1 if "v2Checkpoint" in snapshot.features else -(-state.file_actions // rows_max)
         hint = _write_classic(log, snapshot.version, state, max(parts, 1))
     _write_hint(log, hint)
+    snapshot.tombstones.keep_only(state.removes)
     return snapshot.version
 
 

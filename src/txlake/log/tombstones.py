@@ -18,8 +18,9 @@ _OVERLAY_MIN = 2_048
 
 
 class Tombstones(Mapping[FileKey, Remove]):
-    """Removes by key; expired ones included, until a checkpoint leaves them out. Immutable.
+    """Removes by key; expired ones included, until a checkpoint leaves them out (`keep_only`).
 
+    Otherwise immutable, and used by any thread.
     Reading may raise the loader's errors: CorruptTable when the checkpoint is damaged.
     """
 
@@ -42,7 +43,9 @@ class Tombstones(Mapping[FileKey, Remove]):
 
         Files in `live_again` have none any more.
         """
-        is_empty = self._load is None and self._earlier is None and not self._changed
+        earlier, changed = self._earlier, self._changed
+        # What was merged is read last: it is there before the rest is dropped.
+        is_empty = self._load is None and earlier is None and not changed and not self._all
         change: dict[FileKey, Remove | None] = {}
         if not is_empty:
             change = {canonical_key(key): None for key in live_again}
@@ -50,9 +53,9 @@ class Tombstones(Mapping[FileKey, Remove]):
             change[canonical_key(remove.key)] = remove
         if not change:
             return self
-        if self._all is not None or self._earlier is None or len(self._changed) > _OVERLAY_MIN:
+        if self._all is not None or earlier is None or len(changed) > _OVERLAY_MIN:
             return Tombstones(earlier=self, changed=change)
-        return Tombstones(earlier=self._earlier, changed={**self._changed, **change})
+        return Tombstones(earlier=earlier, changed={**changed, **change})
 
     @property
     def loaded_count(self) -> int:
@@ -65,24 +68,39 @@ class Tombstones(Mapping[FileKey, Remove]):
         """Return all tombstones by key; reads the checkpoint's on first use, and raises its
         errors.
         """
-        if self._all is None:
-            chain: list[Tombstones] = []
-            node: Tombstones | None = self
-            while node is not None and node._all is None:
-                chain.append(node)
-                node = node._earlier
-            merged = {} if node is None or node._all is None else dict(node._all)
-            for link in reversed(chain):
-                if link._load is not None:
-                    for remove in link._load():
-                        merged[canonical_key(remove.key)] = remove
-                for key, change in link._changed.items():
-                    if change is None:
-                        merged.pop(key, None)
-                    else:
-                        merged[key] = change
-            self._all = merged
-        return self._all
+        known = self._all
+        if known is not None:
+            return known
+        merged: dict[FileKey, Remove] = {}
+        chain: list[tuple[LoadRemoves | None, Mapping[FileKey, Remove | None]]] = []
+        node: Tombstones | None = self
+        while node is not None:
+            load, earlier, changed = node._load, node._earlier, node._changed
+            if node._all is not None:  # else another thread hadn't dropped the rest yet
+                merged = dict(node._all)
+                break
+            chain.append((load, changed))
+            node = earlier
+        for load, changed in reversed(chain):
+            if load is not None:
+                for remove in load():
+                    merged[canonical_key(remove.key)] = remove
+            for key, change in changed.items():
+                if change is None:
+                    merged.pop(key, None)
+                else:
+                    merged[key] = change
+        self._set(merged)
+        return merged
+
+    def keep_only(self, removes: Iterable[Remove]) -> None:
+        """Forget all tombstones but these, which are those that haven't expired."""
+        self._set({canonical_key(remove.key): remove for remove in removes})
+
+    def _set(self, merged: dict[FileKey, Remove]) -> None:
+        """Hold these tombstones, and no others that they were made of."""
+        self._all = merged
+        self._load, self._earlier, self._changed = None, None, {}
 
     def __getitem__(self, key: FileKey) -> Remove:
         return self._merged()[canonical_key(key)]

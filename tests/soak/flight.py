@@ -23,12 +23,9 @@ from typing import Any
 import adbc_driver_flightsql.dbapi as flightsql
 import pyarrow as pa
 
-import txlake
 from tests.server.process import ServerProcess
-from txlake.session.command import AsRows
-from txlake.session.views.describe import Rows
+from tests.soak.accounts import ACCOUNTS, PIECES, audit, make_accounts
 
-ACCOUNTS, PIECES = 200, 100
 # Of the server's resident memory, from the first quarter's median to the last one's.
 GROWTH_MAX = 1.25
 _SAMPLE_S = 1.0
@@ -139,13 +136,8 @@ class Client(threading.Thread):
 
 def soak(folder: Path, seconds: float, clients: int, seed: int = 1) -> list[str]:
     """Run the clients, print what they did, and return what was wrong."""
-    with txlake.connect(str(folder)) as lake:
-        # Of few files, as tables should be that many clients change a row at a time.
-        packed = "TBLPROPERTIES ('delta.autoOptimize.autoCompact' = 'true')"
-        lake._run_sql(f"CREATE TABLE accounts (id INT, pieces INT) {packed}", None, AsRows())
-        values = ", ".join(f"({one}, {PIECES})" for one in range(ACCOUNTS))
-        lake._run_sql(f"INSERT INTO accounts VALUES {values}", None, AsRows())
-        lake._run_sql(f"CREATE TABLE added (id BIGINT) {packed}", None, AsRows())
+    # Of few files, as tables should be that many clients change a row at a time.
+    make_accounts(folder, {"delta.autoOptimize.autoCompact": "true"})
     stop = threading.Event()
     memory: list[int] = []
     with ServerProcess(folder, "--flight-port", "0") as server:
@@ -163,7 +155,8 @@ def soak(folder: Path, seconds: float, clients: int, seed: int = 1) -> list[str]
         faults += [f"{client.name} hangs" for client in made if client.is_alive()]
     counts = sum((client.counts for client in made), Counter[str]())
     took = sorted(one for client in made for one in client.took_ms)
-    faults += _audit(folder, made)
+    added = {one for client in made for one in client.added}
+    faults += audit(folder, added, {one for client in made for one in client.unknown})
     quarter = max(1, len(memory) // 4)
     first, last = (
         sorted(part)[len(part) // 2] for part in (memory[quarter : 2 * quarter], memory[-quarter:])
@@ -182,31 +175,6 @@ def _resident_bytes(pid: int) -> int:
     """The memory of a process, as Linux counts it."""
     pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
     return int(pages) * resource.getpagesize()
-
-
-def _audit(folder: Path, clients: Sequence[Client]) -> list[str]:
-    """Return what is wrong with the tables."""
-    with txlake.connect(str(folder)) as lake:
-        found: dict[str, list[Any]] = {}
-        for name, text in (
-            ("pieces", "SELECT pieces FROM accounts"),
-            ("ids", "SELECT id FROM added"),
-        ):
-            rows = lake._run_sql(text, None, AsRows())
-            listed = rows.rows if isinstance(rows, Rows) else [tuple(row) for row in rows.collect()]
-            found[name] = [row[0] for row in listed]
-    faults = []
-    if sum(found["pieces"]) != ACCOUNTS * PIECES or len(found["pieces"]) != ACCOUNTS:
-        faults.append(f"{len(found['pieces'])} accounts have {sum(found['pieces'])} pieces")
-    present = set(found["ids"])
-    if len(present) != len(found["ids"]):
-        faults.append("a row is there twice")
-    added = {one for client in clients for one in client.added}
-    if lost := added - present:
-        faults.append(f"{len(lost)} acknowledged rows are lost")
-    if strange := present - added - {one for client in clients for one in client.unknown}:
-        faults.append(f"{len(strange)} rows are there that nobody added")
-    return faults
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -145,10 +145,29 @@ class TestConstraintsRollback(_Violated, BaseConstraintsRollback): ...
 class TestIncrementalConstraintsRollback(_Violated, BaseIncrementalConstraintsRollback): ...
 
 
-class TestTableContractSqlHeader(BaseTableContractSqlHeader): ...
+class _SqlHeader:
+    """The tests' header and query in Spark's words; theirs are PostgreSQL's."""
+
+    MODEL = ""
+
+    @pytest.fixture(scope="class")
+    def models(self) -> dict[str, str]:
+        model = self.MODEL.replace("set session time zone", "set time zone")
+        schema: str = fixtures.model_contract_header_schema_yml
+        return {
+            "my_model_contract_sql_header.sql": model.replace(
+                "current_setting('timezone')", "current_timezone()"
+            ),
+            "constraints_schema.yml": schema.replace("data_type: text", "data_type: string"),
+        }
 
 
-class TestIncrementalContractSqlHeader(BaseIncrementalContractSqlHeader): ...
+class TestTableContractSqlHeader(_SqlHeader, BaseTableContractSqlHeader):
+    MODEL = fixtures.my_model_contract_sql_header_sql
+
+
+class TestIncrementalContractSqlHeader(_SqlHeader, BaseIncrementalContractSqlHeader):
+    MODEL = fixtures.my_model_incremental_contract_sql_header_sql
 
 
 class TestIncrementalForeignKeyConstraint(BaseIncrementalForeignKeyConstraint): ...

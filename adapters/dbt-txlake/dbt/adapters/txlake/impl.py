@@ -251,9 +251,9 @@ class TxlakeAdapter(SQLAdapter):
         return agate.Table.from_object(rows, column_types=DEFAULT_TYPE_TESTER)
 
     def _comment(self, relation: BaseRelation) -> str | None:
-        """Return the comment on a table or view."""
+        """Return the comment on a table or view; None without one."""
         rows = self._rows(f"DESCRIBE EXTENDED {relation.render()}")
-        return next((row[1] for row in reversed(rows) if row[0] == "Comment"), None)
+        return next((row[1] for row in reversed(rows) if row[0] == "Comment"), None) or None
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -12,7 +12,12 @@ from pyiceberg.table import StaticTable
 import txlake
 import txlake.dbapi
 from tests.iceberg.histories import PROPERTIES, identity, plain
+from tests.server.client import Client
+from tests.server.test_sql import ALL, READER, TOKENS
+from tests.storage.conftest import s3_server
 from txlake.dbapi import Connection
+from txlake.server.app import ICEBERG_ROOT
+from txlake.session.command import AsRows
 
 
 @pytest.fixture(params=[None, "warehouse"], ids=["SQLite", "the store"])
@@ -112,3 +117,27 @@ def test_a_table_that_is_published_later_begins_with_all_its_files(
     )
     connection.execute("INSERT INTO late (id) VALUES (4)")
     assert published(tmp_path, "late").metadata.properties == table.metadata.properties
+
+
+def test_a_table_in_a_bucket_is_read_by_the_served_catalogs_configuration() -> None:
+    """The publication follows the answer there; loading a table publishes what is missing."""
+    with s3_server() as options, txlake.connect("s3://lake/wh", storage_options=options) as lake:
+        for text in (
+            f"CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p) {PROPERTIES}",
+            "INSERT INTO t VALUES (1, 'a b'), (2, 'ä/c')",
+            "DELETE FROM t WHERE id = 1",
+        ):
+            lake._run_sql(text, None, AsRows())
+        with Client(lake, tokens=TOKENS, vends_credentials=True) as client:
+            path = f"{ICEBERG_ROOT}/namespaces/default/tables/t"
+            loaded = client.call("GET", path, token=ALL).json()
+            for_reader = client.call("GET", path, token=READER).json()["config"]
+        place = {"s3.endpoint": options["AWS_ENDPOINT_URL"], "client.region": "us-east-1"}
+        keys = {"s3.access-key-id": "access", "s3.secret-access-key": "secret-of-the-test"}
+        assert loaded["config"] == {**place, **keys}
+        assert for_reader == place
+        table = StaticTable.from_metadata(loaded["metadata-location"], loaded["config"])
+        assert loaded["metadata-location"].startswith("s3://lake/wh/")
+        assert table.scan().to_arrow().to_pylist() == [{"id": 2, "p": "ä/c"}]
+        before = table.scan(snapshot_id=identity(table, 1)).to_arrow()
+        assert before.num_rows == 2

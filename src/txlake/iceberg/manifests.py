@@ -141,8 +141,13 @@ class ManifestWriting:
             self.snapshot_id,
             _CODEC,
         ) as writer:
+            live: list[str] = []
             for entry in entries:
                 writer.add_entry(entry)
+                if entry.status is not ManifestEntryStatus.DELETED:
+                    live.append(entry.data_file.file_path)
+        with _lock:
+            _paths[location] = frozenset(live)
         return writer.to_manifest_file()
 
 

@@ -211,13 +211,19 @@ def check_operation(operation: str) -> str:
     return operation
 
 
-def lent_options(call: Call, location: str) -> Mapping[str, str]:
+def lent_options(
+    call: Call,
+    location: str,
+    names: Mapping[str, Mapping[str, tuple[str, ...]]] = _CREDENTIAL_OPTIONS,
+) -> Mapping[str, str]:
     """Return the lake's own credentials for a location, by the clients' names; none where a client
     needs none.
+
+    `names`: by scheme of the location, the clients' name and the lake's names of each option.
     """
     lake_options = {key.lower(): text for key, text in call.engine.storage_options.items()}
     found: dict[str, str] = {}
-    for name, keys in _CREDENTIAL_OPTIONS.get(location.partition(":")[0], {}).items():
+    for name, keys in names.get(location.partition(":")[0], {}).items():
         text = next((lake_options[key] for key in keys if key in lake_options), None)
         if text is not None:
             found[name] = text

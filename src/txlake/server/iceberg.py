@@ -7,7 +7,7 @@ specification, `open-api/rest-catalog-open-api.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -34,6 +34,12 @@ ENDPOINTS = (
 )
 """The endpoints that the configuration lists."""
 
+_PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "s3": {
+        "s3.endpoint": ("aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint"),
+        "client.region": ("aws_region", "region", "aws_default_region", "default_region"),
+    }
+}
 _LEVELS = "\x1f"  # between the levels of a namespace
 Item = TypeVar("Item")
 
@@ -183,10 +189,12 @@ def _is_published(handle: Handle) -> bool:
 
 
 def _config(call: Call, state: TableState) -> dict[str, str]:
-    """Return the lake's storage options for a client that may have them; else none."""
-    if call.caller.read_only or not call.served_lake.vends_credentials:
-        return {}
-    return dict(lent_options(call, state.log.store.url))
+    """Return the place of a table's store, and the lake's credentials if they are lent."""
+    url = state.log.store.url
+    found = dict(lent_options(call, url, _PLACES))
+    if call.served_lake.vends_credentials and not call.caller.read_only:
+        found |= lent_options(call, url)
+    return found
 
 
 def _page(call: Call, items: Sequence[Item]) -> tuple[Sequence[Item], str | None]:

@@ -394,18 +394,19 @@ def test_a_table_that_was_dropped_and_created_anew(lake: txlake.Lake) -> None:
 
 def test_a_version_whose_log_was_cleaned_up(lake: txlake.Lake) -> None:
     """Nothing says what was committed since, so nothing is written."""
-    place = "memory://elsewhere/t"
-    version = filled(lake, PLACES[1])
+    place = "memory://cleaned-up/t"
+    table = f"delta.`{place}`"
+    version = filled(lake, table)
     handle = lake._session.engine.find(TablePath(place), "default")
     assert handle is not None
-    lake.sql(f"INSERT INTO {PLACES[1]} VALUES (4, 4)")
+    lake.sql(f"INSERT INTO {table} VALUES (4, 4)")
     write_checkpoint(handle.log)
-    lake.sql(f"INSERT INTO {PLACES[1]} VALUES (5, 5)")
+    lake.sql(f"INSERT INTO {table} VALUES (5, 5)")
     handle.store.delete([commit_path(each) for each in range(version + 1)])
     handle.log.forget()
-    before = rows_of(lake, PLACES[1])
+    before = rows_of(lake, table)
     with pytest.raises(InvalidRequest, match=f"version {version}"):
-        lake.sql(f"DELETE FROM {PLACES[1]} WHERE id = 1", read_version=version)
-    assert rows_of(lake, PLACES[1]) == before
-    lake.sql(f"DELETE FROM {PLACES[1]} WHERE id = 1", read_version=version + 1)
-    assert len(rows_of(lake, PLACES[1])) == len(before) - 1
+        lake.sql(f"DELETE FROM {table} WHERE id = 1", read_version=version)
+    assert rows_of(lake, table) == before
+    lake.sql(f"DELETE FROM {table} WHERE id = 1", read_version=version + 1)
+    assert len(rows_of(lake, table)) == len(before) - 1

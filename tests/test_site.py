@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import subprocess
 import sys
@@ -58,7 +59,10 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 def test_its_links_lead_to_pages_and_places_in_them(site: Path) -> None:
-    pages = {path.name: path.read_text(encoding="utf-8") for path in site.glob("*.html")}
+    pages = {
+        path.relative_to(site).as_posix(): path.read_text(encoding="utf-8")
+        for path in site.rglob("*.html")
+    }
     places = {
         name: set(re.findall(r"\bid=[\"']?([^\"'\s>]+)", text)) for name, text in pages.items()
     }
@@ -68,9 +72,10 @@ def test_its_links_lead_to_pages_and_places_in_them(site: Path) -> None:
             continue  # whose links are those of a root
         for target in set(_TARGET.findall(text)):
             path, _, anchor = target.partition("#")
-            page = path or name
             if "://" in target or target.startswith(("mailto:", "data:")):
                 continue
+            page = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+            page = page if path else name
             is_place = not anchor or not page.endswith(".html") or anchor in places.get(page, ())
             if not (site / page).exists() or not is_place:
                 broken.append((name, target))

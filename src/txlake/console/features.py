@@ -27,6 +27,8 @@ _DESCRIPTIONS = {
     "inCommitTimestamp": "each commit carries its time, whatever becomes of its file",
     "invariants": "columns can be NOT NULL",
     "materializePartitionColumns": "data files hold the partition columns too",
+    "multiTableTransaction": "commits name the other tables of their transaction",
+    "multiTableTransaction-dev": "commits name the other tables of their transaction",
     "rowTracking": "rows have ids that they keep (delta.enableRowTracking)",
     "tableBranching-dev": "the table can have branches, whose versions are beside its own",
     "timestampNtz": "timestamps without a time zone",

@@ -395,9 +395,15 @@ def test_a_view_is_written_again_and_again_in_one_transaction(t: txlake.Lake) ->
         tx.sql("CREATE VIEW w AS SELECT 1 AS a; ALTER VIEW w AS SELECT 2 AS a")
         tx.sql("ALTER VIEW w RENAME TO x; DROP VIEW x; CREATE VIEW x AS SELECT 3 AS b")
         tx.sql("ALTER VIEW x RENAME TO X; DROP TABLE t; CREATE VIEW t AS SELECT 4 AS c")
-        assert query(tx, "SHOW VIEWS") == [("default", "X", False), ("default", "t", False)]
+        assert query(tx, "SHOW VIEWS LIKE '[twxy]'") == [
+            ("default", "X", False),
+            ("default", "t", False),
+        ]
         assert query(tx, "SELECT * FROM t") == [(4,)]
-    assert query(t, "SHOW VIEWS") == [("default", "X", False), ("default", "t", False)]
+    assert query(t, "SHOW VIEWS LIKE '[twxy]'") == [
+        ("default", "X", False),
+        ("default", "t", False),
+    ]
     assert query(t, "SELECT * FROM x") == [(3,)]
     with pytest.raises(InvalidRequest, match="exists already"), t.transaction() as tx:
         tx.sql("CREATE VIEW y AS SELECT 1 AS a; ALTER VIEW x RENAME TO y")
@@ -413,7 +419,7 @@ def test_a_rollback_to_a_savepoint_undoes_views(t: txlake.Lake) -> None:
         tx.sql("ALTER VIEW x AS SELECT 2 AS a; DROP VIEW w; CREATE VIEW y AS SELECT 3 AS a")
         tx.sql("ROLLBACK TO s")
         assert query(tx, "SELECT w.a, x.a FROM w, x") == [(1, 1)]
-    assert [row[1] for row in query(t, "SHOW VIEWS")] == ["w", "x"]
+    assert query(t, "SHOW VIEWS LIKE '[wxy]'") == [("default", "w", False), ("default", "x", False)]
     assert query(t, "SELECT w.a, x.a FROM w, x") == [(1, 1)]
 
 
@@ -424,7 +430,7 @@ def test_a_new_view_and_its_table_appear_together(t: txlake.Lake) -> None:
     t.sql("DELETE FROM t WHERE id = 1")
     with pytest.raises(txlake.errors.Conflict):
         tx.commit()
-    assert query(t, "SHOW VIEWS") == []
+    assert query(t, "SHOW VIEWS LIKE '[twxy]'") == []
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])

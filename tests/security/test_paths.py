@@ -188,7 +188,8 @@ def test_who_reads_a_named_file_asks_first() -> None:
         "protocol/deletion_vectors.py",  # where the other is
         "protocol/reach.py",
         "ddl/feature_traces.py",  # the names of vectors that were removed
-        "commit/vacuum.py",  # which of the files below the table are needed
+        "commit/table_paths.py",  # which of the files below the table are needed
+        "iceberg/store_io.py",  # the names of data files in Iceberg's metadata
         "commands/maintenance.py",  # the names of files that were listed below the table
     }
     found = {

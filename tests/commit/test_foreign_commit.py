@@ -36,7 +36,7 @@ from txlake.errors import (
 )
 from txlake.log.snapshot import Snapshot
 from txlake.ports import Ratification, TableCommit
-from txlake.protocol.actions import DomainMetadata, encode_actions
+from txlake.protocol.actions import CommitInfo, DomainMetadata, encode_actions
 from txlake.protocol.file_names import STAGED_FOLDER, commit_path
 from txlake.settings import RetrySettings, Settings
 
@@ -364,9 +364,12 @@ def test_one_of_a_version_that_was_cleaned_up_comes_too_late() -> None:
     assert ask(lake, staged) == Overtaken(2)
 
 
-def test_a_version_that_says_nothing_of_itself_is_nobodys_resent_one() -> None:
+@pytest.mark.parametrize("info", [(), (CommitInfo({"operation": "WRITE"}),)])
+def test_a_version_that_says_nothing_of_itself_is_nobodys_resent_one(
+    info: tuple[CommitInfo, ...],
+) -> None:
     lake = lake_of_open()
-    content = encode_actions([add("x")])
+    content = encode_actions([*info, add("x")])
     kept = TableCommit(table_id="a", version=1, content=content)
     lake.ledger.ratify(Ratification(transaction_id="it", commits=(kept,), unchanged={}))
     name = f"{1:020d}.00000000-0000-4000-8000-000000000000.json"

@@ -23,6 +23,7 @@ READ = {
     "path with a NUL",  # refused when the file is read
     "path of 1 MB",
     "only white space",
+    "30 million rows of nothing",  # rows of a checkpoint that hold no action, read by row groups
     "a million lines of nothing",
     "statistics nested deeply",
     "statistics with a huge number",

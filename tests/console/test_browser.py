@@ -21,6 +21,8 @@ from tests.pages import ROOT
 from txlake.console.app import application
 from txlake.console.playground import Playgrounds
 from txlake.console.serving import playground_section
+from txlake.maintenance.maintainer import Maintainer
+from txlake.maintenance.order import Budget
 from txlake.server.tokens import Tokens
 
 pytestmark = pytest.mark.peer("chromium")
@@ -32,15 +34,22 @@ PATHS = (
     "/conflicts/1",
     "/tables",
     "/tables/shop.stock",
+    "/maintenance",
 )
 CSS = ROOT / "src/txlake/console/static/console.css"
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainLake]:
-    """A lake with some history."""
+    """A lake with some history, of which one table was maintained and another one is due."""
     with PlainLake(tmp_path_factory.mktemp("shop") / "warehouse") as lake:
         book(lake)
+        for table, budget in (("orders", Budget()), ("stock", Budget(time_ms=0))):
+            lake.sql(
+                f"ALTER TABLE shop.{table} SET TBLPROPERTIES "
+                "('txlake.maintenance.minSmallFiles' = '3')"
+            )
+            Maintainer(lake.engine, lake.another, budget=budget).run()
         yield lake
 
 

@@ -7,7 +7,7 @@ that was killed is taken over once its lease has expired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 import sqlalchemy as sa
@@ -16,11 +16,12 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import counter_rows
 from txlake.catalog.database import Database
 from txlake.catalog.relations import commits, maintenance, tables
+from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.shielding import shielded
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
 
 ROWS_MAX = 1_000
-DUE, RUNNING = "due", "running"
+DUE, RUNNING, INTERRUPTED = "due", "running", "interrupted"
 _UNPUBLISHED_MS = 600_000
 
 
@@ -73,6 +74,23 @@ def claim_on(database: int, table: int) -> LockRequest:
         type=ResourceType.APPLICATION, database=database, entity=table, description="maintenance"
     )
     return LockRequest(resource=resource, mode=LockMode.X)
+
+
+def with_sessions(
+    entries: Iterable[MaintenanceEntry], sessions: Iterable[SessionEntry]
+) -> Iterator[tuple[MaintenanceEntry, SessionEntry | None]]:
+    """Yield each entry with the live session that works on it, None if none does.
+
+    An entry that is recorded as running, and whose session has ended, is yielded as interrupted.
+    """
+    living = {session.id: session for session in sessions}
+    for entry in entries:
+        if entry.state != RUNNING:
+            yield entry, None
+        elif (session := living.get(entry.session_id or 0)) is None:
+            yield replace(entry, state=INTERRUPTED), None
+        else:
+            yield entry, session
 
 
 @shielded()

@@ -26,7 +26,16 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from txlake.commands import HANDLERS
-from txlake.console import branches, conflicts, formatting, history, instant, now, tables
+from txlake.console import (
+    branches,
+    conflicts,
+    formatting,
+    history,
+    instant,
+    maintenance,
+    now,
+    tables,
+)
 from txlake.console.page_requests import Action, PageRequest, View
 from txlake.console.visitors import (
     COOKIE,
@@ -85,6 +94,7 @@ PAGES = (
     Page("/tables", "tables.html", tables.list_page, "Tables"),
     Page("/tables/{name}", "table.html", tables.table_page),
     Page("/tables/{name}/restore", "restore.html", tables.restore_page),
+    Page("/maintenance", "maintenance.html", maintenance.page, "Maintenance"),
 )
 FORMS = (
     Form("/kill", now.kill, changes=True),

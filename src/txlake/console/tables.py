@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from txlake.commit.vacuum import plan_vacuum
 from txlake.conflict.levels import Level
-from txlake.console import rows
+from txlake.console import maintenance, rows
 from txlake.console.features import describe_features
 from txlake.console.formatting import bytes_text
 from txlake.console.page_requests import PageRequest, TemplateValues
@@ -155,6 +155,8 @@ def table_page(request: PageRequest) -> TemplateValues:
         "health": None if snapshot is not newest else health(handle, newest),
         "rows": rows.sample(request.engine, handle, snapshot),
         "history": handle.log.history(_HISTORY_MAX),
+        "now_ms": request.engine.system.now_ms(),
+        "maintenance": maintenance.of_table(request, handle.name),
         "vacuum_preview": vacuum_preview(request, handle) if request.query.get("vacuum") else None,
     }
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from txlake.catalog.maintenance_book import DUE, RUNNING, MaintenanceEntry
+from txlake.catalog.maintenance_book import DUE, MaintenanceEntry, with_sessions
 from txlake.session.views.describe import Rows
 from txlake.session.views.view import EntrySource, RowValues, utc_time, view
-
-_INTERRUPTED = "interrupted"
 
 
 def _conflicts(entries: EntrySource) -> Iterator[RowValues]:
@@ -107,15 +105,10 @@ def _branches(entries: EntrySource) -> Iterator[RowValues]:
 
 def _maintenance(entries: EntrySource) -> Iterator[RowValues]:
     """Yield a row for each work of maintenance, the oldest first; what is due comes last."""
-    living = {session.id: session for session in entries.sessions()}
-    for entry in sorted(entries.maintenance(), key=lambda one: one.state == DUE):
+    in_order = sorted(entries.maintenance(), key=lambda one: one.state == DUE)
+    for entry, session in with_sessions(in_order, entries.sessions()):
         row = _maintenance_row(entry)
-        if entry.state != RUNNING:
-            yield row
-        elif (session := living.get(entry.session_id or 0)) is None:
-            yield {**row, "state": _INTERRUPTED}
-        else:
-            yield {**row, "host": session.host, "process": session.process}
+        yield row if session is None else {**row, "host": session.host, "process": session.process}
 
 
 def _maintenance_row(entry: MaintenanceEntry) -> dict[str, object]:

@@ -196,7 +196,7 @@ def make_data(suite: str, data: Path, sizes: Sizes) -> None:
             small_files(data, files)
     elif suite == "retail":
         with suppress(NotHere):  # each of its works says so
-            retail(data, sizes.retail_scale)
+            retail(data, sizes.retail_scale, sizes.retail_rounds)
     elif suite == "files":
         small_files(data, sizes.small_files)
     elif suite == "log":

@@ -168,6 +168,11 @@ WORKS = (
         retail.longevity, 1, TABLES, Target(1.3, None), unit="x",
     ),
     Work(
+        "maintained-longevity", "retail", "maintained",
+        "same with txlake maintain: queries of round {retail_rounds} to round 1",
+        retail.maintained_longevity, 1, ALONE, Target(1.05, None), unit="x", warms_up=False,
+    ),
+    Work(
         "time-travel", "retail", "retail", "same queries of the oldest version",
         retail.time_travel, 1, VERSIONS, Target(1.0, DELTA),
     ),

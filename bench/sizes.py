@@ -24,6 +24,7 @@ class Sizes:
         few_rows: of the table of the size that most tables have; a multiple of `few_files`.
         few_files: the files that they are in.
         retail_scale: the scale factor of TPC-DS.
+        retail_rounds: of refreshment, where its tables are maintained; at least five.
         many_tables: of one transaction.
         many_commits: on one table, one after the other; slower ones are a tenth as many.
         huge_files, huge_commits: of logs that have grown for years.
@@ -45,6 +46,7 @@ class Sizes:
     few_rows: int = 2_000_000
     few_files: int = 20
     retail_scale: float = 1.0
+    retail_rounds: int = 20
     many_tables: int = 200
     many_commits: int = 50_000
     huge_files: int = 10_000_000
@@ -71,6 +73,7 @@ class Sizes:
             "few_tenth": count(self.few_rows // 10),
             "few_hundredth": count(self.few_rows // 100),
             "retail_scale": f"{self.retail_scale:g}",
+            "retail_rounds": str(self.retail_rounds),
             "many_tables": count(self.many_tables),
             "many_commits": count(self.many_commits),
             "replacements": count(self.many_commits // 10),
@@ -95,6 +98,7 @@ QUICK = Sizes(
     staged_files=1_000,
     few_rows=200_000,
     retail_scale=0.05,
+    retail_rounds=5,
     many_tables=50,
     many_commits=1_000,
     huge_files=100_000,
@@ -117,6 +121,7 @@ WARM_UP = Sizes(
     few_rows=40_000,
     few_files=20,
     retail_scale=0.01,
+    retail_rounds=5,
     many_tables=4,
     many_commits=200,
     huge_files=2_000,

@@ -79,3 +79,7 @@ class Engine(ABC):
     def compact(self, table: Path) -> None:
         """Make few large files of many, and of files with deletion vectors."""
         raise NotImplementedError
+
+    def maintain(self) -> None:
+        """Do what the attached tables need by now, by the engine's own judgement."""
+        raise NotImplementedError

@@ -179,6 +179,10 @@ class Txlake(SparkEngine):
             self.sql(f"DROP TABLE IF EXISTS {name}")
             self.sql(f"CREATE TABLE {name} USING DELTA LOCATION '{table}'")
 
+    def maintain(self) -> None:
+        assert isinstance(self.lake, txlake.Lake)
+        self.lake.maintain()
+
 
 def spark_session(scratch: Path, settings: Mapping[str, str]) -> SparkSession:
     """Return a new local session with the bench's settings and these."""

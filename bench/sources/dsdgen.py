@@ -20,7 +20,6 @@ _QUERIES = (1, 3, 42, 43, 52, 53, 55, 63, 73, 89, 98)
 _FACTS = (("store_sales", "ss"), ("store_returns", "sr"))
 _FILES = 4
 _NTH = 50
-_DAYS = 20
 _OFFSET = 10_000_000_000
 
 
@@ -64,7 +63,7 @@ def _query(duck: duckdb.DuckDBPyConnection, number: int) -> str:
 
 
 def _refresh(duck: duckdb.DuckDBPyConnection, folder: Path, number: int) -> dict[str, str]:
-    """Copies of every 50th ticket under new numbers, and the sales of some days are gone."""
+    """Copies of every 50th ticket under new numbers, and as many rows of some days are gone."""
     conditions = {}
     for table, prefix in _FACTS:
         key = f"{prefix}_ticket_number"
@@ -73,13 +72,25 @@ def _refresh(duck: duckdb.DuckDBPyConnection, folder: Path, number: int) -> dict
             f"COPY (SELECT * REPLACE ({key} + {_OFFSET * (number + 1)} AS {key}) FROM {table} "
             f"WHERE {key} < {_OFFSET} AND {key} % {_NTH} = {number}) TO '{out}' (FORMAT parquet)"
         )
+        [inserted] = _row(duck, f"SELECT count(*) FROM '{out}'")
         duck.execute(f"INSERT INTO {table} FROM '{out}'")
         date = "ss_sold_date_sk" if prefix == "ss" else "sr_returned_date_sk"
-        row = duck.execute(f"SELECT quantile_disc({date}, {0.1 + 0.15 * number}) FROM {table}")
-        [first] = row.fetchone() or [0]
-        conditions[table] = f"{date} >= {first} AND {date} < {first + _DAYS}"
+        part = 0.1 + 0.15 * (number % 6)
+        [first] = _row(duck, f"SELECT quantile_disc({date}, {part}) FROM {table}")
+        last = _row(
+            duck,
+            f"SELECT {date} FROM {table} WHERE {date} >= {first} ORDER BY {date} "
+            f"LIMIT 1 OFFSET {inserted}",
+        )
+        conditions[table] = f"{date} >= {first} AND {date} < {last[0]}"
         duck.execute(f"DELETE FROM {table} WHERE {conditions[table]}")
     return conditions
+
+
+def _row(duck: duckdb.DuckDBPyConnection, query: str) -> list[int]:
+    row = duck.execute(query).fetchone()
+    assert row is not None
+    return list(row)
 
 
 def _answers(

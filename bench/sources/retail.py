@@ -1,8 +1,8 @@
 """TPC-DS's store sales by its own generator, with refresh sets of our own and DuckDB's answers.
 
 A round of refreshment inserts copies of every fiftieth ticket under numbers that are free, with
-their returns, and deletes the sales, and the returns, of some days. Answers are there for the
-tables as they were made and for each round after.
+their returns, and deletes the sales, and the returns, of some days, as many rows. Answers are there
+for the tables as they were made and for each round after.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from bench.engines.transactions import PYTHON
 from bench.sources import made_once
 from bench.stage import NotHere
 
-ROUNDS = 5
 FACTS = ("store_sales", "store_returns")
 Answers = dict[str, list[list[object]]]
 
@@ -62,17 +61,17 @@ class Retail:
         return found
 
 
-def retail(folder: Path, scale: float) -> Retail:
-    """The data set of a scale factor. Raises NotHere without DuckDB's own environment."""
+def retail(folder: Path, scale: float, rounds: int) -> Retail:
+    """The data set of a scale factor and rounds. Raises NotHere without DuckDB's environment."""
 
     def make(folder: Path) -> None:
         if not PYTHON.exists():
             raise NotHere("TPC-DS: tools/ducklake_venv.sh makes the environment of its generator")
         script = Path(__file__).with_name("dsdgen.py")
-        command = [str(PYTHON), str(script), str(folder), f"{scale:g}", str(ROUNDS)]
+        command = [str(PYTHON), str(script), str(folder), f"{scale:g}", str(rounds)]
         subprocess.run(command, check=True)
         made = Retail(folder)
         for table in made.tables:
             write_live_log(folder / table / "logs", made.data(table))
 
-    return Retail(made_once(folder / f"retail-{scale:g}", make))
+    return Retail(made_once(folder / f"retail-{scale:g}-{rounds}", make))

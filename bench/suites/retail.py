@@ -13,12 +13,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench.sources.retail import FACTS, ROUNDS, Answers, Retail, retail
+import txlake
+from bench.sources.retail import FACTS, Answers, Retail, retail
 from bench.sources.tpch import Row, plain
 from bench.stage import Stage, WrongAnswer, timed
 from bench.suites.contention import compacted
 
 _PASSES = 2
+_ROUNDS = 5
 _TOLERANCE = 1e-5
 _FACT = re.compile(rf"\b({'|'.join(FACTS)})\b(?!\s*\.)")  # the table, not its column's first part
 
@@ -28,22 +30,41 @@ def longevity(stage: Stage, number: int) -> float:
 
     The seconds of each round are among the details.
     """
-    source = retail(stage.data, stage.sizes.retail_scale)
-    tables = _attached(stage, source)
-    _pass(stage, source, source.answers[0])  # what a first run costs isn't the table's age
-    took = []
-    for each in range(ROUNDS):
-        refreshed = sum(timed(step)[0] for step in _refreshment(stage, source, tables, each))
-        took.append(_queries(stage, source, source.answers[each + 1]))
-        stage.details[f"round {each + 1}: queries s"] = took[-1]
-        stage.details[f"round {each + 1}: refreshment s"] = refreshed
+    took = _rounds(stage, _ROUNDS)
     stage.kept["alone"] = took[-1]
     return took[-1] / took[0]
 
 
+def maintained_longevity(stage: Stage, number: int) -> float:
+    """The same over many rounds, with a round of maintenance between refreshment and queries.
+
+    The seconds of each, and the files of the largest table, are among the details.
+    """
+    took = _rounds(stage, stage.sizes.retail_rounds, maintained=True)
+    return took[-1] / took[0]
+
+
+def _rounds(stage: Stage, rounds: int, *, maintained: bool = False) -> list[float]:
+    """Seconds of the queries after each of the rounds."""
+    source, engine = _source(stage), stage.engine
+    tables = _attached(stage, source)
+    _pass(stage, source, source.answers[0])  # what a first run costs isn't the table's age
+    took = []
+    for each in range(rounds):
+        refreshed = sum(timed(step)[0] for step in _refreshment(stage, source, tables, each))
+        details = {"refreshment s": refreshed}
+        if maintained:
+            details["maintenance s"] = timed(engine.maintain)[0]
+            details["files"] = float(txlake.Log(str(tables[FACTS[0]])).snapshot().files().num_rows)
+        took.append(_queries(stage, source, source.answers[each + 1]))
+        details["queries s"] = took[-1]
+        stage.details |= {f"round {each + 1}: {name}": value for name, value in details.items()}
+    return took
+
+
 def time_travel(stage: Stage, number: int) -> float:
     """Seconds of the queries of the tables as they were before the first refreshment."""
-    source = retail(stage.data, stage.sizes.retail_scale)
+    source = _source(stage)
     _attached(stage, source)
     return _queries(stage, source, source.answers[0], of_first_version)
 
@@ -55,15 +76,19 @@ def of_first_version(query: str) -> str:
 
 def beside_compaction(stage: Stage, number: int) -> float:
     """How much longer the queries take while another compacts the sales, again and again."""
-    source = retail(stage.data, stage.sizes.retail_scale)
+    source = _source(stage)
     tables = _attached(stage, source)
     alone = stage.kept["alone"]
     assert isinstance(alone, float)
     with compacted(stage.engine.beside(), tables["store_sales"], True) as lost:
-        seconds = _queries(stage, source, source.answers[ROUNDS])
+        seconds = _queries(stage, source, source.answers[_ROUNDS])
     stage.details["beside a compactor: queries s"] = seconds
     stage.details["beside a compactor: compactions aborted"] = float(len(lost))
     return seconds / alone
+
+
+def _source(stage: Stage) -> Retail:
+    return retail(stage.data, stage.sizes.retail_scale, stage.sizes.retail_rounds)
 
 
 def _attached(stage: Stage, source: Retail) -> dict[str, Path]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars
 import pyarrow
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from pyarrow.compute import field
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import sum as sum_of
@@ -35,6 +36,7 @@ INSERT INTO sales.orders VALUES ({order}, {flight}, '{name}', {seats});
 UPDATE flights SET free = free - {seats} WHERE id = {flight};
 INSERT INTO billing.payments VALUES ({order}, {dollars});
 """
+CLICKS = 200
 FREE = "SELECT sum(free) AS free FROM flights"
 LOCKS = """
 SELECT request_session_id AS session, resource_type, request_mode, request_status,
@@ -59,6 +61,7 @@ def main() -> None:
         a_stream(lake, Path(folder))
         other_engines(lake)
         an_open_table(lake, f"{folder}/warehouse")
+        few_files(lake)
     spark.stop()
 
 
@@ -293,6 +296,44 @@ def an_open_table(lake: txlake.Lake, warehouse: str) -> None:
     assert refused == 409
     total = lake.sql("SELECT sum(dollars) AS dollars FROM sales.refunds").collect()[0]["dollars"]
     screen.say(f"${total} are paid back, and nothing was lost.")
+
+
+def few_files(lake: txlake.Lake) -> None:
+    """Two writers insert row by row; maintenance beside them keeps the table at a few files."""
+    screen.chapter("10. Two writers hammer a table, and it stays at a handful of files")
+    lake.sql(
+        "CREATE TABLE sales.clicks (writer INT, number INT) "
+        "TBLPROPERTIES ('txlake.maintenance.minSmallFiles' = '8')"
+    )
+    log = txlake.Log(lake.table("sales.clicks").detail().collect()[0]["location"])
+    screen.code('lake.maintain(every="100ms")')
+    counts: list[tuple[object, ...]] = []
+    with lake.maintain(every="100ms"), ThreadPoolExecutor(2) as threads:
+        for first in range(0, CLICKS, CLICKS // 4):
+            writers = [threads.submit(click, lake, writer, first) for writer in (1, 2)]
+            seen = [log.snapshot().files().num_rows]
+            while not all(writer.done() for writer in writers):
+                seen.append(log.snapshot().files().num_rows)
+            for writer in writers:
+                writer.result()  # no INSERT was aborted
+            counts.append((2 * (first + CLICKS // 4), max(seen)))
+    lake.maintain()
+    left = log.snapshot().files().num_rows
+    screen.table("sales.clicks", ("INSERTs, each a file", "files of the table, at most"), counts)
+    done = lake.view("txlake.maintenance").filter(field("table") == "sales.clicks")
+    packed = done.filter(field("need") == "optimize").to_pylist()
+    screen.say(f"{packed[0]['reason']}: the newest of {len(packed)} packings.")
+    row = lake.sql("SELECT count(*), count(DISTINCT writer, number) FROM sales.clicks").collect()[0]
+    screen.say(f"All {row[0]} rows are there, in {left} files.")
+    assert tuple(row) == (2 * CLICKS, 2 * CLICKS)
+    assert left <= 16
+
+
+def click(lake: txlake.Lake, writer: int, first: int) -> None:
+    """Insert a quarter of a writer's rows, each in a transaction and a file of its own."""
+    with lake.session() as session:
+        for number in range(first, first + CLICKS // 4):
+            session.sql(f"INSERT INTO sales.clicks VALUES ({writer}, {number})")
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def test_the_demo_comes_to_its_end() -> None:
         "The other engine appends: 200",
         "to the version that it knew: 409",
         "$200 are paid back, and nothing was lost",
+        "All 400 rows are there, in ",
     ):
         assert said in shown, f"{said!r} isn't in:\n{shown}"
 

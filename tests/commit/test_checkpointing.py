@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import deltalake
+import polars
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.commit.log_of import (
@@ -312,6 +314,25 @@ def test_delta_rs_reads_our_checkpoints(
     own = TableLog(open_store(place), System(), settings).latest()
     assert len(own.files) == len(other.file_uris())
     assert own.files.adds().__next__().stats is not None
+
+
+def test_others_read_a_checkpoint_of_many_tombstones(tmp_path: Path) -> None:
+    """They are in a row group of their own. DuckDB is asked after the test, as of every table."""
+    place = tmp_path / "t"
+    deltalake.write_deltalake(str(place), pa.table({"id": [1, 2, 3]}))
+    now = System().now_ms()
+    removes = [
+        {"remove": {"path": f"gone-{n}", "deletionTimestamp": now, "dataChange": True, "size": 1}}
+        for n in range(1_001)
+    ]
+    (place / commit_path(1)).write_text("\n".join(map(json.dumps, removes)), "utf-8")
+    write_checkpoint(TableLog(open_store(str(place)), System(), Settings()))
+    for version in (0, 1):
+        (place / commit_path(version)).unlink()
+    [written] = (place / "_delta_log").glob("*.parquet")
+    assert pq.read_metadata(written).num_row_groups == 2
+    assert deltalake.DeltaTable(str(place)).to_pyarrow_table()["id"].to_pylist() == [1, 2, 3]
+    assert polars.read_delta(str(place))["id"].to_list() == [1, 2, 3]
 
 
 def test_metadata_is_written_as_it_is() -> None:

@@ -105,7 +105,7 @@ check: setup-python ## format, lint, types, and the layers
 
 bench: setup ## txlake beside the other engines, and docs/benchmarks.md's table: two hours
 	@tools/delta_jars.sh
-	@tools/ducklake_venv.sh
+	@tools/python_peer.sh ducklake
 	@$(PYTHON) -m bench --page $(BENCH_ARGS)
 
 .PHONY: docs
@@ -155,18 +155,18 @@ uc-suites: setup ## Delta's own suites of Unity Catalog on txlake's server: UNIT
 
 .PHONY: test-dbt
 test-dbt: setup ## dbt projects on a lake, by dbt-txlake and by dbt-spark's session method
-	@tools/dbt_venv.sh
+	@tools/python_peer.sh dbt-spark
 	@$(PYTHON) -m pytest tests/dbt
 
 .PHONY: dbt-suite
 dbt-suite: setup ## all of dbt's own tests of adapters, on dbt-txlake
-	@tools/dbt_venv.sh
+	@tools/python_peer.sh dbt-spark
 	@TXLAKE_TEST_DBT_SUITE=1 $(PYTHON) -m pytest --timeout 1800 tests/dbt/test_suite.py
 
 .PHONY: test-duckdb
 test-duckdb: setup ## test and test-rest, while delta-rs reads all versions of its tables, and DuckDB the newest
 	@tools/delta_jars.sh
-	@tools/duckdb_venv.sh
+	@tools/python_peer.sh duckdb-delta
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --every-version \
 		--duckdb .cache/duckdb-delta/bin/python $(PYTEST_ARGS)
 
@@ -227,7 +227,7 @@ bench-branches: setup ## what branches cost, beside transactions and a lake with
 bench-far: setup ## statements on a store that takes 30 ms a request, and the other engines: BENCH_ARGS='--latency 5 30 100'
 	@tools/delta_jars.sh
 	@tools/s3a_jars.sh
-	@tools/ducklake_venv.sh
+	@tools/python_peer.sh ducklake
 	@tools/servers.sh
 	@$(PYTHON) -m bench.far --page $(BENCH_ARGS)
 
@@ -253,8 +253,11 @@ core-peers: setup
 	@tools/delta_jars.sh
 
 # The programs of tests/peers.py, for the tests that `make test` leaves out: a script each.
-PEERS := peer-servers peer-judge peer-rust_kernel peer-duckdb_venv peer-dbt_venv peer-gx_venv peer-dbapi_suite peer-sqlalchemy20 peer-airflow_venv peer-dagster_venv peer-flight_jdbc peer-iceberg_spark
-.PHONY: peers $(PEERS)
-peers: $(PEERS)
+PEERS := peer-servers peer-judge peer-rust_kernel peer-flight_jdbc peer-iceberg_spark
+PYTHON_PEERS := python-duckdb-delta python-dbt-spark python-gx python-dbapi-compliance python-sqlalchemy-2.0 python-airflow python-dagster
+.PHONY: peers $(PEERS) $(PYTHON_PEERS)
+peers: $(PEERS) $(PYTHON_PEERS)
 $(PEERS): peer-%: setup
 	@tools/$*.sh
+$(PYTHON_PEERS): python-%: setup
+	@tools/python_peer.sh $*

@@ -1,4 +1,4 @@
-"""Reads Delta tables with DuckDB's extension, in the environment of tools/duckdb_venv.sh.
+"""Reads Delta tables with DuckDB's extension, in the environment .cache/duckdb-delta.
 
 A line on stdin is JSON: the folder of a table, and the file that its rows are to be written to as
 Parquet. The answer is a line of JSON: null, or why the table can't be read.

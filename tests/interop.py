@@ -133,7 +133,7 @@ def check_table(
 class DuckDB:
     """DuckDB with its Delta extension, in a process and an environment of its own.
 
-    `python` is that environment's (tools/duckdb_venv.sh). Close it after use.
+    `python` is that environment's (tools/python_peer.sh duckdb-delta). Close it after use.
     """
 
     def __init__(self, python: Path) -> None:

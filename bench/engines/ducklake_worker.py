@@ -1,4 +1,4 @@
-"""DuckLake, in the environment of tools/ducklake_venv.sh: transactions of SQL on one lake.
+"""DuckLake, in the environment of tools/python_peer.sh ducklake: transactions of SQL on one lake.
 
 The arguments are what DuckLake attaches and the folder of its data. A line on stdin is JSON: a list
 of transactions, each a list of statements. The answer is a line of JSON: for each the milliseconds

@@ -87,7 +87,7 @@ class OfDuckLake(Transactions):
 
     def __init__(self, folder: Path, catalog: str | None) -> None:
         if not PYTHON.exists():
-            raise NotHere("DuckLake: tools/ducklake_venv.sh makes its environment")
+            raise NotHere("DuckLake: tools/python_peer.sh ducklake makes its environment")
         folder.mkdir(parents=True, exist_ok=True)
         worker = Path(__file__).with_name("ducklake_worker.py")
         meta = catalog or f"sqlite:{folder / 'catalog.db'}"

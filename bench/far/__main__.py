@@ -186,7 +186,7 @@ def _database(process: Process, store: str) -> str:
     if process.engine != "ducklake":
         return ""
     if not DUCKLAKE_PYTHON.exists():
-        raise NotHere("DuckLake: tools/ducklake_venv.sh makes its environment")
+        raise NotHere("DuckLake: tools/python_peer.sh ducklake makes its environment")
     return new_postgresql(of_libpq=True)
 
 

@@ -1,4 +1,4 @@
-"""Makes TPC-DS's tables, refresh sets and answers, in the environment of tools/ducklake_venv.sh.
+"""Makes TPC-DS's tables, refresh sets and answers, in the environment .cache/ducklake.
 
 The arguments are a folder, the scale factor and the number of rounds. See sources/retail.py.
 """

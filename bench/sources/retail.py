@@ -66,7 +66,9 @@ def retail(folder: Path, scale: float, rounds: int) -> Retail:
 
     def make(folder: Path) -> None:
         if not PYTHON.exists():
-            raise NotHere("TPC-DS: tools/ducklake_venv.sh makes the environment of its generator")
+            raise NotHere(
+                "TPC-DS: tools/python_peer.sh ducklake makes the environment of its generator"
+            )
         script = Path(__file__).with_name("dsdgen.py")
         command = [str(PYTHON), str(script), str(folder), f"{scale:g}", str(rounds)]
         subprocess.run(command, check=True)

@@ -69,7 +69,7 @@ def test_every_work_of_delta_rs_gives_the_answers_and_its_repeats(
     works = [work for work in WORKS if (work.suite, work.process) == (suite, process)]
     measured = run("delta-rs", suite, process)
     if suite == "retail" and not PYTHON.exists():
-        assert all("tools/ducklake_venv.sh" in why for why in measured.left_out.values())
+        assert all("tools/python_peer.sh ducklake" in why for why in measured.left_out.values())
     expected = {
         work.name: work.repeats
         for work in works

@@ -1,6 +1,6 @@
 """The example of dbt on a branch: published, not published for a failed test, then a conflict.
 
-python branch_program.py FOLDER: a process of its own, in dbt's environment (tools/dbt_venv.sh).
+python branch_program.py FOLDER: a process of its own, in the environment .cache/dbt-spark.
 Prints what was there after each build as one line of JSON.
 """
 

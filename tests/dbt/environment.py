@@ -1,4 +1,4 @@
-"""dbt's environment, which tools/dbt_venv.sh makes, with the adapter of this repository."""
+"""dbt's environment, .cache/dbt-spark, with the adapter of this repository."""
 
 from __future__ import annotations
 

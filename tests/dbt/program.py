@@ -1,6 +1,6 @@
 """dbt with dbt-spark's session method on a lake: run, run again, snapshot, test, docs.
 
-python program.py FOLDER: a process of its own, in dbt's environment (tools/dbt_venv.sh). Prints
+python program.py FOLDER: a process of its own, in the environment .cache/dbt-spark. Prints
 what the lake holds afterwards as one line of JSON; fails when a command of dbt does.
 """
 

@@ -1,4 +1,4 @@
-"""Reads Iceberg tables with DuckDB's extension, in the environment of tools/duckdb_venv.sh.
+"""Reads Iceberg tables with DuckDB's extension, in the environment .cache/duckdb-delta.
 
 The arguments are statements: the answer is a line of JSON for each, its rows or its error. Without
 arguments a line on stdin is JSON: the folder of a table, the id of a snapshot, and the file that

@@ -108,7 +108,7 @@ def test_no_row_is_skipped_by_bounds(
 
 
 class DuckDBReader:
-    """Reads tables with DuckDB's Iceberg extension, in the environment of tools/duckdb_venv.sh."""
+    """Reads tables with DuckDB's Iceberg extension, in the environment .cache/duckdb-delta."""
 
     def __init__(self, python: Path, folder: Path) -> None:
         self._target = folder / "rows.parquet"

@@ -1,4 +1,4 @@
-"""Attaches a served lake in DuckDB, in the environment of tools/duckdb_venv.sh.
+"""Attaches a served lake in DuckDB, in the environment of tools/python_peer.sh duckdb-delta.
 
 The arguments are the server's address, a token, the lake's name, and statements. The answer is a
 line of JSON for each statement: its rows, or its error.

@@ -1,4 +1,4 @@
-"""DuckLake, its catalog in PostgreSQL, in the environment of tools/ducklake_venv.sh."""
+"""DuckLake, its catalog in PostgreSQL, in the environment of tools/python_peer.sh ducklake."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 OLDER = ROOT / ".cache" / "sqlalchemy-2.0"
-"""Where tools/sqlalchemy20.sh puts SQLAlchemy 2.0."""
+"""Where tools/python_peer.sh sqlalchemy-2.0 puts SQLAlchemy 2.0."""
 
 
 def run(part: str, place: Path, libraries: Path | None = None) -> Counter[str]:

@@ -9,7 +9,9 @@ import pytest
 
 from tests.spark.tables import NO_VECTORS, VECTORS, PathTable, table
 from txlake.errors import InvalidRequest
+from txlake.local import candidate_rows
 from txlake.local import merge as local_merge
+from txlake.local.file_rows import read_rows
 from txlake.local.writing import WriteResult
 from txlake.spark import merge as merging
 
@@ -45,6 +47,7 @@ MERGES = (
     "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = -7",
     "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = t.v + s.v, x = s.v * 2, s = t.s || '-' || s.s",
     "ON t.k = s.k WHEN MATCHED THEN UPDATE SET v = -(s.v - 1) + 2 * t.k, x = t.v / 4",
+    "ON t.k = s.k WHEN MATCHED THEN UPDATE SET k = 100, v = t.k, s = t.p, p = s.s, d = t.d",
 )
 BY_SPARK = (
     f"ON t.k = s.k AND t.v > 15 {ALL}",
@@ -121,6 +124,36 @@ def test_it_does_what_spark_does(
             found.append((rows(t), counts(t)))
         assert found[0] == found[1], merge
     assert here == [True] * len(merges)
+
+
+@pytest.mark.parametrize(
+    ("clause", "read"),
+    [
+        ("UPDATE SET *", []),
+        ("UPDATE SET v = t.v + s.v, x = s.x", ["p", "v", "s", "d"]),
+        ("UPDATE SET k = 0, v = t.k", ["p", "s", "d", "x"]),
+    ],
+)
+def test_only_columns_that_images_depend_on_are_read(
+    tmp_path: Path,
+    spark: SparkSession,
+    here: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+    clause: str,
+    read: list[str],
+) -> None:
+    noted: list[list[str]] = []
+
+    def reading(work: Any, add: Any, items: Any, positions: Any = None, known: Any = None) -> Any:
+        if positions is not None:
+            noted.append([item.name for item in items])
+        return read_rows(work, add, items, positions, known)
+
+    t = made(tmp_path / "t", spark, properties=VECTORS)
+    monkeypatch.setattr(candidate_rows, "read_rows", reading)
+    t.run(f"MERGE INTO t USING {SOURCE} AS s ON t.k = s.k WHEN MATCHED THEN {clause}")
+    assert here == [True]
+    assert noted == ([read] if read else [])
 
 
 def test_values_of_every_kind(

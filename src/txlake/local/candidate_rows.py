@@ -203,8 +203,10 @@ def _live_in(
     for _, start, rows in read_rows(work, add, items, known=known):
         places = np.arange(start, start + rows.num_rows)
         rows = _with_partitions(work.snapshot, add, rows)
-        if len(deleted):
-            is_live = ~np.isin(places, deleted)
+        first, last = np.searchsorted(deleted, [start, start + rows.num_rows])
+        if first < last:
+            is_live = np.ones(rows.num_rows, dtype=bool)
+            is_live[deleted[first:last] - start] = False
             places, rows = places[is_live], rows.filter(pa.array(is_live))
         yield places, rows
 
@@ -220,9 +222,9 @@ def arrow_rows_at(
     positions.
 
     They are the table's columns by logical name, then those of `extra_names`; with `columns` only
-    these columns of the table. The rows come by file, in the order of their positions. Raises
-    Declined if one of the columns is nested, CHAR or void, if a file might be read otherwise by
-    Spark, and if the rows exceed `bytes_max` (64 MiB by default).
+    these of both. The rows come by file, in the order of their positions. Raises Declined if one of
+    the columns is nested, CHAR or void, if a file might be read otherwise by Spark, and if the rows
+    exceed `bytes_max` (64 MiB by default).
     """
     schema = work.snapshot.schema
     items = [item for item in schema if columns is None or item.name in columns]
@@ -240,7 +242,7 @@ def arrow_rows_at(
         return _rows_of_file(work, ordinal, adds[ordinal], file_positions, stored, names, budget)
 
     try:
-        chosen = [adds[ordinal] for ordinal in positions]
+        chosen = [adds[ordinal] for ordinal in positions] if stored else []
         fetch_columns(work, chosen, stored, positions=positions.values())
         parts = decode_each(of_file, list(positions.items()))
     except UNREADABLE as error:
@@ -280,16 +282,12 @@ def extra_names(work: LocalTable) -> list[str]:
 
 
 def stored_fields(work: LocalTable, columns: Sequence[str] | None = None) -> list[Field]:
-    """Return the columns of data files that `arrow_rows_at` reads; `columns` as there.
-
-    If files have none of the columns, another one, which says how many rows there are.
-    """
-    if columns is not None:
-        data = data_fields(work.snapshot)
-        others = [item for item in data if is_plain_field(item)][:1]
-        return [item for item in data if item.name in columns] or others
-    tracked = [Field(name, _LONG) for name in _tracking_columns(work).values() if name]
-    return [*data_fields(work.snapshot), *(tracked if work.tracks_rows else ())]
+    """Return the columns of data files that `arrow_rows_at` reads; `columns` as there."""
+    data = [item for item in data_fields(work.snapshot) if columns is None or item.name in columns]
+    wanted = extra_names(work) if columns is None else columns
+    tracked = _tracking_columns(work)
+    names = [tracked[name] for name in (ROW_ID, ROW_VERSION) if name in wanted]
+    return [*data, *(Field(name, _LONG) for name in names if name is not None)]
 
 
 def _tracking_columns(work: LocalTable) -> Mapping[str, str | None]:
@@ -313,7 +311,7 @@ def _rows_of_file(
     budget: _ByteBudget,
 ) -> pa.Table:
     """Return the rows at ascending positions of one file, with the columns `names`, of which the
-    file stores `fields`.
+    file stores `fields`; it isn't read if there are none.
 
     Row ids and versions that the file doesn't store are derived from the add action. Raises
     Declined when the budget is exceeded, and one of UNREADABLE.
@@ -321,13 +319,8 @@ def _rows_of_file(
     snapshot = work.snapshot
     tracked = _tracking_columns(work)
     parts = []
-    for _, start, rows in read_rows(work, add, fields, positions):
-        first, last = np.searchsorted(positions, [start, start + rows.num_rows])
-        if first == last:
-            continue
-        position_column = pa.array(positions[first:last], pa.int64())
-        rows = rows.take(pa.array(positions[first:last] - start))
-        columns = dict(zip(rows.column_names, rows.columns, strict=True))
+    for rows_positions, columns in _stored_at(work, add, positions, fields):
+        position_column = pa.array(rows_positions, pa.int64())
         if ROW_ID in names:
             base = pa.scalar(add.base_row_id, pa.int64())
             version = pa.scalar(add.default_row_commit_version, pa.int64())
@@ -342,6 +335,20 @@ def _rows_of_file(
         budget.take(rows)
         parts.append(rows)
     return pa.concat_tables(parts)
+
+
+def _stored_at(
+    work: LocalTable, add: Add, positions: np.ndarray, fields: Sequence[Field]
+) -> Iterator[tuple[np.ndarray, dict[str, pa.ChunkedArray]]]:
+    """Yield the ascending positions in batches, with the columns `fields` that the file stores."""
+    if not fields:
+        yield positions, {}
+        return
+    for _, start, rows in read_rows(work, add, fields, positions):
+        first, last = np.searchsorted(positions, [start, start + rows.num_rows])
+        if first < last:
+            rows = rows.take(pa.array(positions[first:last] - start))
+            yield positions[first:last], dict(zip(rows.column_names, rows.columns, strict=True))
 
 
 def _hold(predicate: Predicate, rows: pa.Table, snapshot: Snapshot) -> bool:

@@ -13,7 +13,6 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from txlake.datafiles.files import Uploads
 from txlake.datafiles.write_task import DELETE, INSERT, UPDATE
@@ -23,6 +22,7 @@ from txlake.local.caller_rows import fit_column
 from txlake.local.choice import Declined, read_bytes
 from txlake.local.control_columns import ACTION, FILE, ROW, ROW_ID, ROW_VERSION
 from txlake.local.file_rows import UNREADABLE, decode_each
+from txlake.local.key_join import SourceKeys
 from txlake.local.merge_keys import LocalSource, equal_columns, resolve_merge_column
 from txlake.local.rules import has_rules
 from txlake.local.table import LocalTable
@@ -46,7 +46,6 @@ from txlake.sql.statements import (
 # Limits up to which the driver is faster than a Spark job.
 _BYTES_MAX = 512 * 1024 * 1024
 _ROWS_MAX = 250_000
-_POSITION, _NUMBER = "__txlake_position", "__txlake_number"
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 
 
@@ -127,15 +126,16 @@ def merge_on_driver(
         raise Declined(f"there are more than {_BYTES_MAX:,} bytes, or {_ROWS_MAX:,} source rows")
     if has_rules(snapshot) or any(is_identity(item) for item in snapshot.schema):
         raise Declined("the table has rules that Spark checks, or identity columns")
+    parts = _ClauseRows(work, statement, local_source, files)
+    images = None if clauses.update is None else parts.images(clauses.update, keys)
+    later = [] if images is None else candidate_rows.stored_fields(work, images.read)
     try:
-        later = candidate_rows.stored_fields(work) if clauses.update is not None else []
         matches = _matches(work, local_source, files, keys, possible, later)
     except UNREADABLE as error:
         raise Declined(str(error)) from error
-    parts = _ClauseRows(work, statement, local_source, files)
     tables: list[pa.Table] = []
-    if clauses.update is not None:
-        tables.append(parts.updated(clauses.update, matches))
+    if images is not None:
+        tables.append(parts.updated(images, matches))
     if clauses.delete is not None:
         tables.append(parts.deleted(matches))
     if clauses.insert is not None:
@@ -188,13 +188,8 @@ def _matches(
     rows have one key, which Spark must handle, and if more than 250,000 rows match; Declined or one
     of UNREADABLE as `live_values`.
     """
-    names = [str(place) for place in range(len(keys))]
-    source = pa.table(
-        [_comparable(local_source.rows.column(key.theirs.name)) for key in keys], names
-    )
-    source = source.append_column(_NUMBER, pa.array(np.arange(source.num_rows, dtype=np.int64)))
-    source = source.drop_null()  # NULL equals nothing
-    if source.group_by(names).aggregate([]).num_rows < source.num_rows:
+    source = SourceKeys.of([local_source.rows.column(key.theirs.name) for key in keys])
+    if not source.is_unique:
         raise Declined("several source rows have one key")
     items = list({key.ours.name: key.ours for key in keys}.values())
     lock, count = Lock(), 0
@@ -206,8 +201,7 @@ def _matches(
         if not parts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         rows = pa.concat_tables([part for _, part in parts])
-        ours = pa.table([_comparable(rows.column(key.ours.name)) for key in keys], names)
-        places, numbers = _joined(ours, source, names)
+        places, numbers = source.matches([rows.column(key.ours.name) for key in keys])
         with lock:
             count += len(places)
         if count > _ROWS_MAX:
@@ -227,33 +221,39 @@ def _matches(
     )
 
 
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a key's values in the type in which both sides are joined: integers as bigint, text
-    with 32-bit offsets.
-    """
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.int64())
-    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
-
-
-def _joined(
-    ours: pa.Table, source: pa.Table, names: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indexes of target rows that match, ascending, and their source rows' numbers.
-
-    `names` are the key columns of both, whose keys are unique in the source.
-    """
-    if len(names) == 1:
-        source_indexes = pc.index_in(ours.column(0), source.column(0), skip_nulls=True)
-        places = np.flatnonzero(source_indexes.is_valid().to_numpy())
-        numbers = source.column(_NUMBER).take(source_indexes.drop_null()).to_numpy()
-        return places, numbers
-    placed = ours.append_column(_POSITION, pa.array(np.arange(ours.num_rows, dtype=np.int64)))
-    pairs = placed.join(source, list(names), join_type="inner").sort_by(_POSITION)
-    return pairs.column(_POSITION).to_numpy(), pairs.column(_NUMBER).to_numpy()
-
-
 # New rows
+
+
+@dataclass(frozen=True, slots=True)
+class _PairValue:
+    """A value that is computed from a pair of matching rows.
+
+    Attributes:
+        columns: by their names in the value, whether the target has the column, and the column.
+    """
+
+    value: Value
+    columns: Mapping[str, tuple[bool, Field]]
+
+    @property
+    def ours(self) -> list[str]:
+        """The target's columns that the value depends on."""
+        return [column.name for is_ours, column in self.columns.values() if is_ours]
+
+
+@dataclass(frozen=True, slots=True)
+class _Images:
+    """What the images of updated rows consist of.
+
+    Attributes:
+        assigned: the new values, by the table's column.
+        keys: those of the target's columns that are taken from the source, where they are equal.
+        read: the other columns of the target that the images depend on, and the control columns.
+    """
+
+    assigned: Mapping[str, _PairValue]
+    keys: Sequence[_Key]
+    read: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,16 +277,37 @@ class _ClauseRows:
     def _source(self) -> Struct:
         return self.local_source.schema
 
-    def updated(self, clause: MatchedUpdate, matches: _Matches) -> pa.Table:
+    def images(self, clause: MatchedUpdate, keys: Sequence[_Key]) -> _Images:
+        """Return what the images of the matching rows consist of.
+
+        Raises Declined for a value that needs Spark, and as `_values`.
+        """
+        assigned = {
+            name: self._pair_value(name, value)
+            for name, value in self._values(clause.assignments).items()
+        }
+        kept = [name for name in self._schema.names if name not in assigned]
+        needed = {*kept, *(name for value in assigned.values() for name in value.ours)}
+        equal = {key.ours.name: key for key in keys if key.ours.name in needed}
+        read = [name for name in self._schema.names if name in needed and name not in equal]
+        return _Images(
+            assigned, list(equal.values()), [*read, *candidate_rows.extra_names(self.work)]
+        )
+
+    def updated(self, images: _Images, matches: _Matches) -> pa.Table:
         """Return the images of the matching rows; columns that aren't assigned keep their values.
 
         Raises Declined for a value that needs Spark, and if the rows can't be read or are too
         large.
         """
-        ours = candidate_rows.arrow_rows_at(self.work, self.files, matches.positions)
+        positions = matches.positions
+        ours = candidate_rows.arrow_rows_at(self.work, self.files, positions, columns=images.read)
         theirs = self.local_source.rows.take(pa.array(matches.numbers))
+        for key in images.keys:
+            values = theirs.column(key.theirs.name).cast(to_arrow_type(key.ours.type))
+            ours = ours.append_column(key.ours.name, values)
         columns = dict(zip(ours.column_names, ours.columns, strict=True))
-        for name, value in self._values(clause.assignments).items():
+        for name, value in images.assigned.items():
             item = self._schema.find(name)
             assert item is not None, "it was resolved"
             columns[item.name] = self._values_of_pairs(value, item, ours, theirs)
@@ -373,46 +394,49 @@ class _ClauseRows:
             values[name] = value.text
         return values
 
+    def _pair_value(self, target_name: str, value: str | Field) -> _PairValue:
+        """Return a column's new value in pairs of matching rows: a source column, or SQL over
+        columns of both sides.
+
+        Raises Declined if the driver doesn't know the expression, or if it isn't certain which side
+        a column belongs to.
+        """
+        used: dict[str, tuple[bool, Field]] = {}
+        if isinstance(value, Field):
+            name = f"theirs.{value.name}"
+            return _PairValue(ColumnValue(name), {name: (False, value)})
+        parsed = parse_value(value, is_qualified=True, rules=self.work.rules)
+        if parsed is None:
+            raise Declined(
+                f"the value of {target_name} is an expression that the driver doesn't know"
+            )
+        return _PairValue(self._with_unique_names(parsed, used), used)
+
     def _values_of_pairs(
-        self, source_value: str | Field, item: Field, ours: pa.Table, theirs: pa.Table
+        self, pair_value: _PairValue, item: Field, ours: pa.Table, theirs: pa.Table
     ) -> pa.ChunkedArray:
         """Return a column's values, computed from pairs of matching rows, as the column stores
         them.
 
-        `source_value`: a source column, or SQL over columns of both sides. Raises Declined if only
-        Spark computes it, and as `_stored`.
+        Raises Declined if only Spark computes it, and as `_stored`.
         """
-        if isinstance(source_value, Field):
-            return self._stored(theirs.column(source_value.name), source_value, item)
-        value = parse_value(source_value, is_qualified=True, rules=self.work.rules)
-        used: dict[str, tuple[Field, pa.ChunkedArray]] = {}
-        if value is None:
-            raise Declined(
-                f"the value of {item.name} is an expression that the driver doesn't know"
-            )
-        named = self._with_unique_names(value, ours, theirs, used)
-        if isinstance(named, ColumnValue):
-            column, values = used[named.name]
-            return self._stored(values, column, item)
-        used[""] = (
-            Field("", Primitive("long")),
-            theirs.column(0),
-        )  # gives the table its number of rows
-        both = pa.table({name: values for name, (_, values) in used.items()})
-        schema = Struct(tuple(replace(field, name=name) for name, (field, _) in used.items()))
-        return self._computed(named, item, both, schema)
+        columns = {
+            name: (ours if is_ours else theirs).column(column.name)
+            for name, (is_ours, column) in pair_value.columns.items()
+        }
+        if isinstance(pair_value.value, ColumnValue):
+            name = pair_value.value.name
+            return self._stored(columns[name], pair_value.columns[name][1], item)
+        columns[""] = theirs.column(0)  # gives the table its number of rows
+        fields = [replace(column, name=name) for name, (_, column) in pair_value.columns.items()]
+        schema = Struct((*fields, Field("", Primitive("long"))))
+        return self._computed(pair_value.value, item, pa.table(columns), schema)
 
-    def _with_unique_names(
-        self,
-        value: Value,
-        ours: pa.Table,
-        theirs: pa.Table,
-        used: dict[str, tuple[Field, pa.ChunkedArray]],
-    ) -> Value:
-        """Return the value with unambiguous column names (`ours.x`, `theirs.x`), added to `used`.
+    def _with_unique_names(self, value: Value, used: dict[str, tuple[bool, Field]]) -> Value:
+        """Return the value with unambiguous column names (`ours.x`, `theirs.x`), added to `used`
+        as in `_PairValue`.
 
-        `used` gets each name's column and values. Raises Declined if it isn't certain which side a
-        column belongs to.
+        Raises Declined if it isn't certain which side a column belongs to.
         """
         match value:
             case ColumnValue(name, qualifier):
@@ -423,14 +447,13 @@ class _ClauseRows:
                     raise Declined(f"it isn't certain which side {name} belongs to")
                 is_ours, column = resolved
                 qualified_name = f"{'ours' if is_ours else 'theirs'}.{column.name}"
-                used[qualified_name] = (column, (ours if is_ours else theirs).column(column.name))
+                used[qualified_name] = resolved
                 return ColumnValue(qualified_name)
             case Negated(operand):
-                return Negated(self._with_unique_names(operand, ours, theirs, used))
+                return Negated(self._with_unique_names(operand, used))
             case Operation(operator, first, second):
-                left = self._with_unique_names(first, ours, theirs, used)
-                right = self._with_unique_names(second, ours, theirs, used)
-                return Operation(operator, left, right)
+                left = self._with_unique_names(first, used)
+                return Operation(operator, left, self._with_unique_names(second, used))
             case _:
                 return value
 

@@ -37,6 +37,7 @@ from txlake.log.predicate_nodes import (
     StartsWith,
 )
 from txlake.log.predicates import columns_of, conjuncts
+from txlake.log.range_lists import range_list
 from txlake.protocol.times import FarTime, is_zoned, micros_of
 from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
 
@@ -182,7 +183,7 @@ class _Evaluation:
             case And(parts):
                 return self._all([self.of(part) for part in parts])
             case Or(parts):
-                return self._any([self.of(part) for part in parts])
+                return self._in_ranges(parts) or self._any([self.of(part) for part in parts])
             case Not(part):
                 inner = self.of(part)
                 return _Verdict(inner.false, inner.true, inner.null)
@@ -229,6 +230,18 @@ class _Evaluation:
                 reduce(pc.and_, [pc.or_(part.false, part.null) for part in parts]),
             ),
         )
+
+    def _in_ranges(self, parts: Sequence[Predicate]) -> _Verdict | None:
+        """Return the verdict on a disjunction of ranges of one column, the one of `_any`; None for
+        another disjunction.
+        """
+        ranges = range_list(parts)
+        bounds = None if ranges is None else self._bounds.column(ranges.column)
+        within = None if ranges is None or bounds is None else ranges.within(bounds)
+        if bounds is None or within is None:
+            return None
+        true, false = (pc.and_(pa.array(mask), bounds.may_have_value) for mask in within)
+        return _Verdict(true, false, bounds.may_be_null)
 
     def _is_null(self, column: ColumnPath) -> _Verdict:
         """Return the verdict on a null test, which is never unknown."""

@@ -93,6 +93,7 @@ MODULES = {
     "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
     "maintenance": ("needs", "order", "policy"),
+    "commands": ("table_branches",),
     "protocol": ("branching",),
     "storage": ("proof",),
 }

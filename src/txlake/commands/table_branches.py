@@ -350,8 +350,7 @@ def _staged(
     """
     with _alone(session, handle, LockMode.IX) as context:
         levels = {parse_level(one.level) for one in net.records}
-        if levels:
-            context.transaction.set_level(strictest(context.transaction.level, *levels))
+        context.transaction.set_level(strictest(context.transaction.level, *levels))
         yield context, stage_net_change(context, handle, net, {NAME: name})
 
 

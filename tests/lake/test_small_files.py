@@ -5,14 +5,19 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+from collections import Counter
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import PySparkException
 
 import txlake
-from txlake.errors import InvalidRequest
+from tests.lake import small_file_queries
+from tests.spark.session_settings import settings_made
+from txlake.errors import InvalidRequest, TxlakeError
 from txlake.spark import driver_frames, reading
 
 if TYPE_CHECKING:
@@ -33,6 +38,13 @@ _COLUMNS = {
 }
 
 
+# What sqlglot takes for a function or a keyword, and Spark for a column, if there is one.
+_KEYWORDS = {
+    name: ("integer", pa.int32())
+    for name in ("current_user", "current_date", "all", "select", "1a")
+}
+
+
 def _rows(number: int) -> dict[str, list[Any]]:
     return {
         "id": [2 * number, None],
@@ -50,11 +62,27 @@ def _write(folder: Path, names: dict[str, tuple[str, pa.DataType]], **more: list
     """A Delta table of files of other writers: their columns in any order, some narrower, some
     missing.
     """
+    files = []
+    for number in range(_FILES):
+        columns = {**_rows(number), **more}
+        arrays = {name: pa.array(columns[name], kind) for name, (_, kind) in names.items()}
+        if number == 1 and "id" in arrays:
+            arrays["id"] = arrays["id"].cast(pa.int32())
+        if number == 2:
+            arrays = dict(reversed(arrays.items()))
+        if number == 3:
+            arrays.pop("s", None)
+        files.append(pa.table(arrays))
+    _write_table(folder, {name: kind for name, (kind, _) in names.items()}, files)
+
+
+def _write_table(folder: Path, names: dict[str, str], files: list[pa.Table]) -> None:
+    """A Delta table of these columns and files."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
-        for name, (kind, _) in names.items()
+        for name, kind in names.items()
     ]
     actions: list[dict[str, Any]] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
@@ -68,17 +96,9 @@ def _write(folder: Path, names: dict[str, tuple[str, pa.DataType]], **more: list
             }
         },
     ]
-    for number in range(_FILES):
-        columns = {**_rows(number), **more}
-        arrays = {name: pa.array(columns[name], kind) for name, (_, kind) in names.items()}
-        if number == 1:
-            arrays["id"] = arrays["id"].cast(pa.int32())
-        if number == 2:
-            arrays = dict(reversed(arrays.items()))
-        if number == 3:
-            del arrays["s"]
+    for number, rows in enumerate(files):
         path = folder / f"part {number}.parquet"
-        pq.write_table(pa.table(arrays), path)
+        pq.write_table(rows, path)
         add = {
             "path": f"part%20{number}.parquet",
             "partitionValues": {},
@@ -105,6 +125,8 @@ def lake(
     monkeypatch.setattr(reading, "_MANY_FILES", _FILES)
     monkeypatch.setattr(driver_frames, "_READ_ROWS_MAX", 0)  # the driver finds no rows by itself
     _write(tmp_path / "t", _COLUMNS)
+    words = {"x": ("double", pa.float64()), **_KEYWORDS}
+    _write(tmp_path / "words", words, **{name: [1, 2] for name in _KEYWORDS})
     dates = {**_COLUMNS, "day": ("date", pa.date32())}
     _write(tmp_path / "dates", dates, day=[datetime.date(1500, 1, 1), None])
     return txlake.connect(str(tmp_path / "lake"), spark=spark)
@@ -141,6 +163,36 @@ def test_queries_see_what_sparks_reader_sees(
     assert _sorted(found) == _sorted(expected)
 
 
+def test_columns_may_be_called_as_keywords(lake: txlake.LakeSession, tmp_path: Path) -> None:
+    sums = ", ".join(f"sum({name})" for name in _KEYWORDS)
+    found = lake.sql(f"SELECT {sums} FROM delta.`{tmp_path}/words`")
+    assert _by_pyarrow(found)
+    assert tuple(found.collect()[0]) == (3 * _FILES,) * len(_KEYWORDS)
+
+
+@pytest.mark.parametrize(
+    ("setting", "query", "columns"),
+    [
+        ("parser.quotedRegexColumnNames", "SELECT `(s|b)` FROM {t}", ["s", "b"]),
+        ("ansi.doubleQuotedIdentifiers", 'SELECT "s" FROM {t}', ["s"]),
+        ("variable.substitute", "SELECT `${tests.column}` FROM {t}", ["s"]),
+    ],
+)
+def test_names_are_those_of_the_sessions_rules(
+    lake: txlake.LakeSession,
+    tmp_path: Path,
+    spark: SparkSession,
+    setting: str,
+    query: str,
+    columns: list[str],
+) -> None:
+    settings = {f"spark.sql.{setting}": "true", "tests.column": "s"}
+    with settings_made(spark, settings):
+        found = lake.sql(query.replace("{t}", f"delta.`{tmp_path}/t`"))
+        assert found.columns == columns
+        assert found.count() == 2 * _FILES
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -157,6 +209,44 @@ def test_other_queries_are_left_to_sparks_reader(
 ) -> None:
     places = {name: f"delta.`{tmp_path}/{name}`" for name in ("t", "dates")}
     assert not _by_pyarrow(lake.sql(query.format(**places)))
+
+
+@pytest.mark.broad(keep=1)
+@pytest.mark.parametrize("seed", range(3, 6))
+def test_random_queries_see_what_sparks_reader_sees(
+    lake: txlake.LakeSession,
+    tmp_path: Path,
+    spark: SparkSession,
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = Random(seed)
+    plan = small_file_queries.random_plan(rng, _FILES)
+    arrow = {name: small_file_queries.KINDS[kind][0] for name, kind in plan.kinds.items()}
+    files = [
+        pa.table({name: pa.array(values, arrow[name]) for name, values in rows.items()})
+        for rows in plan.files
+    ]
+    _write_table(tmp_path / "random", plan.kinds, files)
+    kinds: Counter[type] = Counter()
+    with settings_made(spark, plan.settings):
+        for query in small_file_queries.random_queries(rng, plan, 20):
+            text = query.replace("{t}", f"delta.`{tmp_path}/random`")
+            monkeypatch.setattr(reading, "_MANY_FILES", _FILES)
+            found = _answer(lake, text)
+            monkeypatch.setattr(reading, "_MANY_FILES", _FILES + 1)
+            assert found == _answer(lake, text), text
+            kinds[type(found)] += 1
+    assert set(kinds) == {str, tuple}
+
+
+def _answer(lake: txlake.LakeSession, text: str) -> str | tuple[str, list[str]]:
+    """A query's columns and rows; of an error its class."""
+    try:
+        frame = lake.sql(text)
+        return frame.schema.simpleString(), _sorted(frame)
+    except (PySparkException, TxlakeError) as error:
+        return str(getattr(error, "getCondition", lambda: None)() or type(error))
 
 
 def test_dataframes_know_the_files_of_their_rows(lake: txlake.LakeSession, tmp_path: Path) -> None:

@@ -283,7 +283,7 @@ class Context:
         InvalidRequest for a path without a table.
         """
         at_once = at_once and _TELLS_FILES.search(sql.text) is None
-        together = names_in(sql) if at_once else None
+        together = names_in(sql, self.rules) if at_once else None
         sql = sql.in_database(self.tables.is_same)
         names_metadata = metadata_column.names_metadata(sql.text)
         if names_metadata:

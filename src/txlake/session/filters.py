@@ -6,12 +6,14 @@ match. Anything but a plain SELECT from one table has no such condition here: it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 from sqlglot import Dialect, TokenType, exp, parse_one
 
+from txlake.log.text_rules import TextRules
 from txlake.sql.dialect import DIALECT, PARSER_FAILURES, parsed_select
 from txlake.sql.statements import SqlText
 
@@ -19,6 +21,7 @@ _OF_ITS_OWN = (exp.Subquery, exp.Select, exp.SetOperation, exp.Exists, exp.Later
 ALL_COLUMNS = "*"
 """Stands among a query's names for the columns that it may use without naming them."""
 _COMPUTING_NAMES = frozenset({"identifier"})
+_WORD = re.compile(r"\w+")
 _AFTER_WHERE = frozenset(
     {
         TokenType.GROUP_BY,
@@ -54,17 +57,24 @@ class Filter:
 
 
 @lru_cache(maxsize=256)
-def names_in(query: SqlText) -> frozenset[str] | None:
-    """Return all names in a query that is one SELECT and reads one table of the lake, once: in
+def names_in(query: SqlText, rules: TextRules) -> frozenset[str] | None:
+    """Return all words in a query that is one SELECT and reads one table of the lake, once: in
     lower case, with ALL_COLUMNS if it may use columns that it doesn't name.
 
-    None for other queries: with joins or common table expressions, or no SELECT that sqlglot
-    parses.
+    They are what stands in backquotes and every word outside, because columns may be called as
+    sqlglot's keywords are (`current_user`, `all`). None for other queries: with joins or common
+    table expressions, no SELECT that sqlglot parses, or one that names columns otherwise by the
+    session's rules.
     """
+    if not rules.agrees_on(query.text):
+        return None
+    if rules.backquotes_refusal is not None and "`" in query.text:
+        return None  # a name in backquotes may be a pattern
     tree = _one_table_select(query)
     if tree is None:
         return None
     names = {one.name.lower() for one in tree.find_all(exp.Identifier)}
+    names.update(word.lower() for word in _WORD.findall(query.text))
     has_star = any(not _is_counted(star) for star in tree.find_all(exp.Star))
     computes_names = any(
         one.name.lower() in _COMPUTING_NAMES for one in tree.find_all(exp.Anonymous)

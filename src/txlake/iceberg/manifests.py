@@ -23,12 +23,16 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType
+
+from txlake.iceberg.full_doubles import full_partitions
 
 FORMAT_VERSION: Final = 2
 ENTRIES_MAX = 1_000  # of a manifest: a commit that removes one of its files rewrites so many
 MERGED_FROM = 100  # small manifests of a snapshot, from which on they are merged
 _CODEC: Final = "deflate"
 _MANIFESTS_KEPT = 256
+_PARTITION = 3  # the place of a data file's partition among its fields
 
 # The paths of live files by manifest, whose files never change.
 _paths: LRUCache[str, frozenset[str]] = LRUCache(_MANIFESTS_KEPT)
@@ -90,7 +94,7 @@ class ManifestWriting:
             if not paths or live_paths(manifest, self.io).isdisjoint(paths):
                 kept.append(manifest)
                 continue
-            entries = manifest.fetch_manifest_entry(self.io)
+            entries = self._entries(manifest)
             gone = [entry for entry in entries if entry.data_file.file_path in paths]
             stay = [entry for entry in entries if entry.data_file.file_path not in paths]
             removed += gone
@@ -111,7 +115,7 @@ class ManifestWriting:
         for spec_id in sorted({each.partition_spec_id for each in small}):
             of_spec = [each for each in small if each.partition_spec_id == spec_id]
             for group in _groups(of_spec):
-                entries = (e for each in group for e in each.fetch_manifest_entry(self.io))
+                entries = (entry for each in group for entry in self._entries(each))
                 kept.append(self._written(spec_id, map(_existing, entries)))
         return kept
 
@@ -128,6 +132,16 @@ class ManifestWriting:
         ) as writer:
             writer.add_manifests(list(manifests))
         return location
+
+    def _entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        """Return a manifest's live entries, with partition values as they were written."""
+        entries = manifest.fetch_manifest_entry(self.io)
+        sources = {each.source_id for each in self.specs[manifest.partition_spec_id].fields}
+        if any(isinstance(self.schema.find_type(source), DoubleType) for source in sources):
+            partitions = full_partitions(self.io.new_input(manifest.manifest_path))
+            for entry in entries:
+                entry.data_file[_PARTITION] = partitions[entry.data_file.file_path]
+        return entries
 
     def _written(
         self, spec_id: int, entries: Collection[ManifestEntry] | Iterator[ManifestEntry]

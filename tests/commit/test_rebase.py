@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 from tests.commit.committing import append, begin
 from tests.commit.log_of import VECTORS, LogOf, add
 from txlake.commit.rebase import Proposal, check_read_unchanged, check_reads
+from txlake.commit.table_log import TableLog
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.footprint import Read, ReadKind
 from txlake.conflict.levels import Level
@@ -31,9 +32,9 @@ def table_of_rows() -> LogOf:
     return LogOf().create(add("a", stats=ROWS), configuration=ON, protocol=VECTORS)
 
 
-def deleting(table: LogOf, *positions: int) -> TableTransaction:
-    """A DELETE of these rows of the file."""
-    transaction = begin(table)
+def deleting(table: LogOf, *positions: int, log: TableLog | None = None) -> TableTransaction:
+    """A DELETE of these rows of the file, with a log of its own or this one."""
+    transaction = begin(table) if log is None else TableTransaction(log, log.latest())
     (file,) = transaction.base.files.adds()
     (vector,) = write_vectors(table.store, table.clock, [BitMap64(positions)])
     marked = add("a", stats=json.dumps({"numRecords": 6, "tightBounds": False}), vector=vector)

@@ -171,6 +171,8 @@ class CommitLoop:
             if unknown_outcome is None:
                 raise
             raise unknown_outcome from error
+        for one in self._tables.values():
+            one.log.is_contended = bool(one.checked)
         self._follow_up(made)
         return CommittedTogether(
             sequence=made.sequence,

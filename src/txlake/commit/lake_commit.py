@@ -155,11 +155,19 @@ class LakeCommitter:
         return f"transaction {self._transaction_id}"
 
     def outdated(self, tables: Mapping[str, Rebase]) -> Iterable[str]:
-        """Return the tables with newer versions in the cache; the ledger finds others."""
+        """Return the tables that probably have newer versions; the ledger finds others.
+
+        These are the tables with newer versions in the cache, and, if looking costs less than a
+        lost attempt, those whose last transaction met commits of others.
+        """
         return [
             table_id
             for table_id, one in tables.items()
-            if one.log.newest_known > one.state.version >= 0
+            if one.state.version >= 0
+            and (
+                one.log.newest_known > one.state.version
+                or (one.log.is_contended and not is_far(one.log.store))
+            )
         ]
 
     def winners(self, following: Rebase, latest: Snapshot) -> Sequence[ConcurrentCommit]:

@@ -7,7 +7,7 @@ compaction, else the error that names the file. What to read is `log.segment`'s 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from txlake.commit.catalog_managed import LogFiles
 from txlake.commit.in_commit_time import is_enabled
@@ -24,11 +24,12 @@ from txlake.log.segment import (
     Checkpoint,
     CheckpointName,
     Listing,
+    LogEntry,
     Segment,
     choose_segment,
 )
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import CommitInfo, Remove
+from txlake.protocol.actions import Action, CommitInfo, Remove, decode_actions
 from txlake.protocol.checkpoints import CheckpointRows, read_checkpoint, read_removes
 from txlake.protocol.checksums import StateFacts, read_checksum
 from txlake.protocol.features import check_readable
@@ -192,22 +193,42 @@ class LogReader:
             yield from read_removes(data, file=f"{self._name}: {path}")
 
     def replayed(
-        self, base: Snapshot, segment: Segment, requested: RequestedFiles | None = None
+        self,
+        base: Snapshot,
+        segment: Segment,
+        requested: RequestedFiles | None = None,
+        *,
+        keep: Callable[[LogEntry, Sequence[Action]], None] | None = None,
     ) -> Snapshot:
         """Return the state after the segment's commits on top of `base`; `requested` as in `load`.
+
+        `keep` is called with each file that was replayed, and its actions.
 
         Raises CorruptTable for a missing or damaged file, and UnsupportedFeature for a protocol
         that txlake can't read.
         """
         files = requested or self.request(())
-        entries = segment.deltas
-        contents = self._read([entry.path for entry in entries], files)
-        pairs = ((entry, data) for entry, (_, data) in zip(entries, contents))
-        state = replay(base, pairs, segment)
+        state = replay(base, self._deltas(segment, files, keep), segment)
         check_readable(state.protocol, table=self._name)
         if is_enabled(state.metadata.configuration) and state.in_commit_timestamp_ms is None:
             return self._with_in_commit_timestamp(state, segment, files)
         return state
+
+    def _deltas(
+        self,
+        segment: Segment,
+        files: RequestedFiles,
+        keep: Callable[[LogEntry, Sequence[Action]], None] | None,
+    ) -> Iterator[Sequence[Action]]:
+        """Yield the actions of the segment's commits and compactions, in order; `keep` as in
+        `replayed`. Raises CorruptTable for a missing or damaged file.
+        """
+        contents = self._read([entry.path for entry in segment.deltas], files)
+        for entry, (path, data) in zip(segment.deltas, contents):
+            actions = decode_actions(data, file=f"{self._name}: {path}")
+            if keep is not None:
+                keep(entry, actions)
+            yield actions
 
     def commit_info(
         self, version: int, requested: RequestedFiles | None = None

@@ -29,7 +29,7 @@ from txlake.commit.table_log import TableLog
 from txlake.commit.tombstone_tags import with_compaction_tags
 from txlake.conflict.adoption import only_moves_marks
 from txlake.conflict.check import check_all, check_selects
-from txlake.conflict.concurrent_commit import ConcurrentCommit, summarise
+from txlake.conflict.concurrent_commit import ConcurrentCommit
 from txlake.conflict.context import CheckContext, RowProbe
 from txlake.conflict.evidence import Conflicted, NoConflict, Rebased, conflict_error
 from txlake.conflict.footprint import Footprint, Read, ReadKind
@@ -117,7 +117,7 @@ class Rebase:
         self.state = proposal.base
         self.footprint = proposal.footprint
         self.checked: list[int] = []
-        vectors = VectorCache(log.store, log.external_vectors)
+        vectors = VectorCache(log.store, log.external_vectors, log.recent_vectors)
         self._context = CheckContext(
             base=proposal.base,
             metadata=proposal.base.metadata,
@@ -159,8 +159,7 @@ class Rebase:
         log, known = self.log, self.state.version
         if known < 0 and log.commit(0) is None:
             known = latest.version - 1  # old versions were cleaned up; any one tells of the table
-        for commit in log.commits(known, latest.version):
-            yield summarise(commit.version, commit.actions, commit.timestamp_ms)
+        yield from log.concurrent_commits(known, latest.version)
 
     def check_selects(self, winners: Sequence[ConcurrentCommit]) -> None:
         """Raise SerializableIsolationViolation if a winner invalidates a SELECT."""
@@ -293,6 +292,8 @@ class Rebase:
         staging = StagingSystem(log.system, self.proposal.provenance.txn_id)
         written = write_vectors(log.store, staging, list(unwritten.values()))
         vectors = dict(zip(unwritten, written, strict=True))
+        for path, vector in vectors.items():
+            log.recent_vectors.add(vector.unique_id, unwritten[path])
         added = tuple(
             msgspec.structs.replace(file, deletion_vector=vectors[path])
             if (path := canonical_path(file.path)) in vectors

@@ -25,7 +25,10 @@ from txlake.commit.history import HistoryRow, history_row
 from txlake.commit.log_reading import LogReader
 from txlake.commit.newest_versions import newest_files
 from txlake.commit.parallel import FollowingWork, begin, begin_work, is_far
-from txlake.datafiles.vectors import ExternalVectors
+from txlake.commit.recent_commits import RecentCommit, RecentCommits
+from txlake.commit.requested_files import RequestedFiles
+from txlake.conflict.concurrent_commit import ConcurrentCommit
+from txlake.datafiles.vectors import ExternalVectors, RecentVectors
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.segment import Checkpoint, Listing, LogEntry, Segment, choose_segment
 from txlake.log.snapshot import Snapshot
@@ -123,12 +126,16 @@ class TableLog:
         # the old versions: threads may share a log.
         self._latest: tuple[Snapshot, LogEntry | None] | None = None
         self._old: Mapping[int, Snapshot] = {}
+        self._recent = RecentCommits()  # of the log that the latest version was read from
         self._fifo_lock = FifoLock(system)
         self.following = FollowingWork()
         self.packing = threading.Lock()  # held while this process packs the table's small files
         self._looks: Mapping[int, _Look] = {}
         self.catalog_table = catalog_table
         self.external_vectors = external_vectors
+        self.recent_vectors = RecentVectors()
+        # Whether the last transaction that committed here met commits of others.
+        self.is_contended = False
         self.cleaned_until: tuple[int, int] | None = None  # the cut and the day of the clean-up
         self._ledger_files: CatalogManagedFiles | None = None
         if catalog_table is not None:
@@ -256,7 +263,7 @@ class TableLog:
                 Listing(commits=listing.commits), table=self.name, after=known.version
             )
             try:
-                newest, entry = self._reader.replayed(known, segment, requested), segment.newest
+                newest, entry = self._caught_up(known, segment, requested), segment.newest
             except CorruptTable:
                 if self.listing(known.version) == listing:
                     raise
@@ -267,6 +274,27 @@ class TableLog:
             newest = _as_stored(known, entry)
         self._latest = (newest, entry)
         return newest
+
+    def _caught_up(self, known: Snapshot, segment: Segment, requested: RequestedFiles) -> Snapshot:
+        """Return the state after the segment's commits on top of the latest one, and keep them for
+        the conflict checks. Raises as `LogReader.replayed`.
+        """
+        commits: list[RecentCommit] = []
+
+        def keep(entry: LogEntry, actions: Sequence[Action]) -> None:
+            if isinstance(entry.file, CommitFile):
+                time = _time_of(_info_of(actions))
+                commits.append(
+                    RecentCommit(
+                        version=entry.file.version,
+                        actions=tuple(actions),
+                        timestamp_ms=entry.modified_ms if time is None else time,
+                    )
+                )
+
+        state = self._reader.replayed(known, segment, requested, keep=keep)
+        self._recent.add(commits)
+        return state
 
     def look_for(self, version: int) -> Callable[[], bool]:
         """Begin to look whether the log has a version's commit file; return the function that waits
@@ -410,18 +438,41 @@ class TableLog:
             if commit is None:
                 if up_to is None:
                     return
-                mend = "restore the file, or read a version after it"
-                if self.catalog_table is not None:  # one that was ratified need not be published
-                    mend += (
-                        ". Where the lake's catalog was restored from a backup, connect again and "
-                        "let lake.recover() bring it up to the tables' logs"
-                    )
-                raise CorruptTable(
-                    f"{self.name}: {commit_path(version)} is missing (expected every commit from "
-                    f"{after + 1} to {up_to}); {mend}"
-                )
+                raise self._commit_missing(version, after, up_to)
             yield commit
             version += 1
+
+    def concurrent_commits(self, after: int, up_to: int) -> Iterator[ConcurrentCommit]:
+        """Yield the commits after version `after` up to and including `up_to`, as the conflict
+        checks see them; those that this log read lately aren't read again.
+
+        `up_to` isn't after the latest version. Raises CorruptTable as `commits`.
+        """
+        for version in range(after + 1, up_to + 1):
+            summary = self._recent.summary(version)
+            if summary is None:
+                commit = self.commit(version)
+                if commit is None:
+                    raise self._commit_missing(version, after, up_to)
+                read = RecentCommit(
+                    version=version, actions=commit.actions, timestamp_ms=commit.timestamp_ms
+                )
+                self._recent.add([read])
+                summary = read.summary
+            yield summary
+
+    def _commit_missing(self, version: int, after: int, up_to: int) -> CorruptTable:
+        """Return the error for a missing commit of those after `after` up to `up_to`."""
+        mend = "restore the file, or read a version after it"
+        if self.catalog_table is not None:  # one that was ratified need not be published
+            mend += (
+                ". Where the lake's catalog was restored from a backup, connect again and "
+                "let lake.recover() bring it up to the tables' logs"
+            )
+        return CorruptTable(
+            f"{self.name}: {commit_path(version)} is missing (expected every commit from "
+            f"{after + 1} to {up_to}); {mend}"
+        )
 
     def commit(self, version: int) -> Commit | None:
         """Return one commit; None when its file isn't there."""
@@ -431,10 +482,8 @@ class TableLog:
         except FileNotFoundError:
             return None
         actions = tuple(decode_actions(data, file=f"{self.name}: {path}"))
-        info = next((action for action in actions if isinstance(action, CommitInfo)), None)
-        time = None
-        if info is not None:
-            time = info.in_commit_timestamp_ms or info.number("timestamp")
+        info = _info_of(actions)
+        time = _time_of(info)
         if time is None:
             stored = self._files.head(path)
             time = 0 if stored is None else stored.modified_ms
@@ -519,6 +568,7 @@ class TableLog:
         """Drop what is cached; the next read starts from the store."""
         self._latest = None
         self._old = {}
+        self._recent.clear()
 
     def listing(self, from_version: int | None = None) -> Listing:
         """Return the log's files of versions; only those of `from_version` and later when it is
@@ -647,6 +697,15 @@ class TableLog:
         except FileNotFoundError:
             return None
         return None if info is None else info.in_commit_timestamp_ms
+
+
+def _info_of(actions: Iterable[Action]) -> CommitInfo | None:
+    return next((action for action in actions if isinstance(action, CommitInfo)), None)
+
+
+def _time_of(info: CommitInfo | None) -> int | None:
+    """Return a commit's time by its commitInfo, in ms; None if that says none."""
+    return None if info is None else info.in_commit_timestamp_ms or info.number("timestamp")
 
 
 def _listing_of(objects: Iterable[StoredObject]) -> Listing:

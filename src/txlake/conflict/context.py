@@ -66,6 +66,7 @@ class CheckContext:
         moved_since: by canonical path, files that earlier winners moved rows to.
         match_cache: results of the first two tiers.
         row_reconciler: reconciles the transaction with the winner, row by row.
+        row_grouping: groups the winner's files by what happened to their rows.
     """
 
     base: Snapshot
@@ -80,6 +81,7 @@ class CheckContext:
     moved_since: Mapping[str, Add] = field(default_factory=dict)
     match_cache: MatchCache = field(default_factory=MatchCache)
     row_reconciler: RowReconciler = field(default_factory=RowReconciler)
+    row_grouping: RowGrouping = field(default_factory=lambda: RowGrouping())
 
     @property
     def row_vectors(self) -> Vectors | None:
@@ -124,19 +126,20 @@ class CheckContext:
 
     def changes_of(self, winner: ConcurrentCommit) -> RowChanges:
         """Return what happened to rows in the next winner."""
-        return row_changes(winner, self.is_live)
+        return self.row_grouping.of(winner, self)
 
     def after(self, winner: ConcurrentCommit) -> CheckContext:
         """Return the context for checking the next winner."""
         added = frozenset(canonical_key(file.key) for file in winner.added)
         removed = frozenset(canonical_key(file.key) for file in winner.removed)
+        moved = _moved_to(winner)
         return replace(
             self,
             metadata=winner.metadata or self.metadata,
             protocol=winner.protocol or self.protocol,
             added_since=(self.added_since - removed) | added,
             removed_since=(self.removed_since | removed) - added,
-            moved_since={**self.moved_since, **_moved_to(winner)},
+            moved_since={**self.moved_since, **moved} if moved else self.moved_since,
         )
 
     def file_read(self, file: Remove) -> Add | None:
@@ -162,6 +165,21 @@ class CheckContext:
         return doubtful if found is None else tuple(found)
 
 
+class RowGrouping:
+    """Groups the files of one winner after the other; caches the last result."""
+
+    def __init__(self) -> None:
+        self._last: tuple[CheckContext, ConcurrentCommit, RowChanges] | None = None
+
+    def of(self, winner: ConcurrentCommit, context: CheckContext) -> RowChanges:
+        """Return what happened to rows in the winner that is checked in this context."""
+        last = self._last
+        if last is None or last[0] is not context or last[1] is not winner:
+            last = (context, winner, row_changes(winner, context.is_live))
+            self._last = last
+        return last[2]
+
+
 def _uses_vectors(metadata: Metadata) -> bool:
     return is_true(metadata.configuration, _ENABLE_VECTORS)
 
@@ -170,9 +188,8 @@ def _moved_to(winner: ConcurrentCommit) -> dict[str, Add]:
     """Return by canonical path the files that the winner added without a change of data, except
     those that it listed again.
     """
+    moved = [file for file in winner.added if not file.data_change]
+    if not moved:
+        return {}
     removed = {canonical_path(file.path) for file in winner.removed}
-    return {
-        path: file
-        for file in winner.added
-        if not file.data_change and (path := canonical_path(file.path)) not in removed
-    }
+    return {path: file for file in moved if (path := canonical_path(file.path)) not in removed}

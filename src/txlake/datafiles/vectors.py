@@ -24,6 +24,8 @@ from txlake.storage import open_store
 
 _SIZE_BYTES = 4
 _READERS = 8
+_RECENT_VECTORS_MAX = 256
+_RECENT_POSITIONS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +117,52 @@ def write_vectors(
     ]
 
 
-class VectorCache:
-    """A table's deletion vectors, each read once."""
+class RecentVectors:
+    """Up to 256 deletion vectors of one table, each of up to 10,000 positions. Threads may share
+    it.
 
-    def __init__(self, store: Store, external: ExternalVectors | None = None) -> None:
+    A vector's id names its bytes: a file of vectors is written once. Nobody changes the bitmaps.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, BitMap64] = {}
+
+    def get(self, vector_id: str) -> BitMap64 | None:
+        """Return the positions of the vector with this unique id; None if it isn't kept."""
+        return self._known.get(vector_id)
+
+    def add(self, vector_id: str, positions: BitMap64) -> None:
+        """Keep a vector's positions, in place of the oldest one."""
+        if len(positions) <= _RECENT_POSITIONS_MAX:
+            kept = list(self._known.items())[1 - _RECENT_VECTORS_MAX :]
+            self._known = dict([*kept, (vector_id, positions)])
+
+
+class VectorCache:
+    """A table's deletion vectors, each read once; not at all if it is among the `recent` ones."""
+
+    def __init__(
+        self,
+        store: Store,
+        external: ExternalVectors | None = None,
+        recent: RecentVectors | None = None,
+    ) -> None:
         self._store = store
         self._external = external
+        self._recent = recent or RecentVectors()
         self._known: dict[str, BitMap64] = {}
 
     def of(self, vector: DeletionVector) -> BitMap64:
         """Return the deleted positions of a descriptor. Raises as `load_vector`."""
         key = vector.unique_id
-        if key not in self._known:
-            self._known[key] = load_vector(self._store, vector, self._external)
-        return self._known[key]
+        known = self._known.get(key)
+        if known is None:
+            known = self._recent.get(key)
+            if known is None:
+                known = load_vector(self._store, vector, self._external)
+                self._recent.add(key, known)
+            self._known[key] = known
+        return known
 
     def of_id(self, vector_id: str) -> BitMap64:
         """Return the deleted positions of the vector with this unique id, whose size is unknown.

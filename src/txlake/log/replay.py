@@ -1,6 +1,6 @@
 """Replay of log files into a snapshot: a checkpoint's rows, then commits in order.
 
-Pure: the caller reads the files that `segment` chose and passes their bytes one by one, so that
+Pure: the caller reads the files that `segment` chose and passes their actions one by one, so that
 only one file is in memory. Source: PROTOCOL.md, "Action Reconciliation".
 """
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from txlake.errors import CorruptTable
 from txlake.log.block import Block, canonical_key
 from txlake.log.files import Files
-from txlake.log.segment import Checkpoint, LogEntry, Segment
+from txlake.log.segment import Checkpoint, Segment
 from txlake.log.snapshot import Changes, Snapshot
 from txlake.log.tombstones import LoadRemoves, Tombstones
 from txlake.protocol.actions import (
@@ -115,15 +115,15 @@ def _stats_from(columns: pa.Table, state: Snapshot, error: CorruptTable) -> pa.C
     return pa.chunked_array([pa.array(texts, pa.string())])
 
 
-def replay(base: Snapshot, deltas: Iterable[tuple[LogEntry, bytes]], segment: Segment) -> Snapshot:
-    """Return the snapshot at the segment's version: `base`, then each commit or compaction in
-    order.
+def replay(base: Snapshot, deltas: Iterable[Iterable[Action]], segment: Segment) -> Snapshot:
+    """Return the snapshot at the segment's version: `base`, then the actions of each commit or
+    compaction in order.
 
-    Raises CorruptTable naming a damaged file, or saying that protocol or metadata is missing.
+    Raises CorruptTable saying that protocol or metadata is missing.
     """
     changes = Changes()
-    for entry, data in deltas:
-        changes.add(decode_actions(data, file=f"{base.table}: {entry.path}"))
+    for actions in deltas:
+        changes.add(actions)
     newest = segment.newest
     timestamp = base.timestamp_ms if newest is None else newest.modified_ms
     state = changes.apply_to(base, version=segment.version, timestamp_ms=timestamp)

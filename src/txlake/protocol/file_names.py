@@ -110,6 +110,7 @@ LogFile: TypeAlias = (
 )
 
 
+@lru_cache(maxsize=4_096)
 def parse_name(name: str) -> LogFile | None:
     """Return the kind of log file that a name, relative to `_delta_log/`, stands for; None for
     others.

@@ -1,4 +1,4 @@
-"""The work on a lake's server: many clients' commits, asked of one process through its API.
+"""The work on a lake's server: many clients' commits, asked of a server of two processes.
 
 The clients are threads that stage commits as another engine does. Each has a table of its own, so
 that none is overtaken; the work checks that each table has as many versions as were answered 200.
@@ -29,6 +29,7 @@ from txlake.session.command import AsRows
 from txlake.session.views.describe import Rows
 
 CLIENTS = 32
+PROCESSES = 2
 _EACH_AT_LEAST = 2
 _ROOT = "/api/2.1/unity-catalog/delta/v1/catalogs/spark_catalog/schemas/default/tables"
 _BUSY, _DONE = 429, 200
@@ -77,6 +78,7 @@ def commits(stage: Stage, number: int) -> float:
 def _server(folder: Path) -> Iterator[tuple[str, int]]:
     """`txlake serve` of a lake; its host and port."""
     command = [sys.executable, "-m", "txlake", "serve", str(folder), "--port", "0"]
+    command += ["--processes", str(PROCESSES)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         said = ""

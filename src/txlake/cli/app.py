@@ -425,7 +425,12 @@ def serve(
             help="Serve Flight SQL too, for ADBC and JDBC; 0: a free port.",
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="How many requests run at once.")] = 8,
+    workers: Annotated[
+        int, typer.Option(min=1, help="How many requests run at once, in each process.")
+    ] = 8,
+    processes: Annotated[
+        int, typer.Option(min=1, max=256, help="How many processes serve the lake.")
+    ] = 1,
     statement_timeout: Annotated[
         float,
         typer.Option(min=1, metavar="SECONDS", help="How long a script may run."),
@@ -450,6 +455,7 @@ def serve(
         workers=workers,
         statement_timeout_s=statement_timeout,
         flight_port=flight_port,
+        processes=processes,
     )
     _run_server(lakes.serve, connection, arguments, output, "serving at")
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from txlake.catalog import Catalog
     from txlake.lake.lake import Lake
     from txlake.ports import Store
+    from txlake.server.processes import Shared
+    from txlake.server.serving import ServerSettings
     from txlake.session.session import Session
     from txlake.session.views.describe import Rows
 
@@ -48,6 +50,8 @@ HISTORY = {
     "engineInfo": "string",
 }
 """The columns of DESCRIBE HISTORY, with their types."""
+# Beyond the time that requests have: for what follows them.
+_END_S = 15.0
 _LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 
 
@@ -80,6 +84,7 @@ class ServerArguments:
     workers: int = 8
     statement_timeout_s: float = 300.0
     flight_port: int | None = None
+    processes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,14 +318,17 @@ def serve(
 ) -> None:
     """Serve the lake, which is created if it doesn't exist, until the process is stopped.
 
-    `on_started` gets the address. Spark starts with the first statement that needs it. Raises
-    InvalidRequest if packages of the extras `server` or `flight` aren't installed, and as
-    `serving.serve`.
+    `on_started` gets the address. Spark starts with the first statement that needs it, in each
+    process that runs such statements. Raises InvalidRequest if packages of the extras `server` or
+    `flight` aren't installed, if several processes can't serve the lake, and as `serving.serve`.
     """
     try:
         from txlake.server.serving import serve as run
     except ModuleNotFoundError as error:
         raise _missing_extra(error, "server") from error
+    if arguments.processes > 1:
+        _serve_in_processes(connection, arguments, on_started)
+        return
     if arguments.flight_port is not None:
         # PySpark forks to start Spark, and executes Java at once: gRPC has nothing to do there.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -329,6 +337,68 @@ def serve(
         except ModuleNotFoundError as error:
             raise _missing_extra(error, "flight") from error
     _run_server(open_lake(connection, _SERVER_SPARK_SETTINGS), arguments, run, on_started)
+
+
+def _serve_in_processes(
+    connection: ConnectionSettings, arguments: ServerArguments, on_started: Callable[[str], None]
+) -> None:
+    """Serve the lake in several processes until this one is stopped.
+
+    Raises InvalidRequest where that is impossible, as `_run_server` if the lake can't be opened,
+    and as `processes.run`.
+    """
+    from txlake.server import processes
+    from txlake.server.calls import Limits
+    from txlake.server.serving import load_tokens
+    from txlake.session.catalog_access import refuse_lost
+    from txlake.system import System
+
+    processes.check_supported()
+    if arguments.flight_port is not None:
+        raise InvalidRequest(
+            f"--processes {arguments.processes}: Flight SQL keeps statements and transactions in "
+            "one process; leave out --flight-port, or serve it by a command of its own"
+        )
+    if _is_in_memory(connection):
+        raise InvalidRequest(
+            f"--processes {arguments.processes}: the lake is in the memory of one process, and "
+            "others wouldn't see its commits; serve one in a folder or a bucket"
+        )
+    load_tokens(_server_settings(arguments))
+    with open_lake(connection, _SERVER_SPARK_SETTINGS) as (_, session):
+        refuse_lost(session.engine)
+    processes.run(
+        partial(_serve_one_of_many, connection, arguments),
+        arguments.processes,
+        address=(arguments.host, arguments.port),
+        end_s=Limits().request_s + _END_S,
+        system=System(),
+        on_started=on_started,
+    )
+
+
+def _is_in_memory(connection: ConnectionSettings) -> bool:
+    """Return whether the lake or its catalog is gone when this process ends."""
+    location, catalog = connection.location or "", connection.catalog or ""
+    backend, _, database = catalog.partition("://")
+    is_sqlite = backend.partition("+")[0] == "sqlite"
+    return location.startswith("memory:") or (
+        is_sqlite and database.lstrip("/").partition("?")[0] in ("", ":memory:")
+    )
+
+
+def _serve_one_of_many(
+    connection: ConnectionSettings,
+    arguments: ServerArguments,
+    shared: Shared,
+    *,
+    on_started: Callable[[str], None],
+) -> None:
+    """Serve the lake in this process, which is one of several. Raises as `serving.serve`."""
+    from txlake.server.serving import serve as run
+
+    run_shared = partial(run, shared=shared)
+    _run_server(open_lake(connection, _SERVER_SPARK_SETTINGS), arguments, run_shared, on_started)
 
 
 def serve_console(
@@ -395,11 +465,19 @@ def _run_server(
 
     Raises InvalidRequest or CorruptTable if the lake's catalog isn't recovered yet.
     """
-    from txlake.server.calls import Limits
-    from txlake.server.serving import ServerSettings
     from txlake.session.catalog_access import refuse_lost
 
-    settings = ServerSettings(
+    settings = _server_settings(arguments)
+    with opening as (_, session):
+        refuse_lost(session.engine)
+        serve_lake(session, settings, on_started=on_started)
+
+
+def _server_settings(arguments: ServerArguments) -> ServerSettings:
+    from txlake.server.calls import Limits
+    from txlake.server.serving import ServerSettings
+
+    return ServerSettings(
         host=arguments.host,
         port=arguments.port,
         token_file=arguments.token_file,
@@ -408,9 +486,6 @@ def _run_server(
         flight_port=arguments.flight_port,
         limits=Limits(workers=arguments.workers, statement_s=arguments.statement_timeout_s),
     )
-    with opening as (_, session):
-        refuse_lost(session.engine)
-        serve_lake(session, settings, on_started=on_started)
 
 
 def _read_view(connection: ConnectionSettings, name: str) -> Result:

@@ -72,8 +72,8 @@ class RemovedRows:
 
 def removed_rows_by_path(removed: Iterable[Remove], added: Iterable[Add]) -> dict[str, RemovedRows]:
     """Return by canonical path the rows that a commit of these files removed from files."""
-    listed = {canonical_path(file.path): file for file in added}
     found = {canonical_path(file.path): file for file in removed}
+    listed = {canonical_path(file.path): file for file in added if found}
     every = {path: removed_rows(file, listed.get(path)) for path, file in found.items()}
     return {path: one for path, one in every.items() if one is not None}
 

@@ -60,8 +60,6 @@ def reconcile_rows(
 
     A file whose vector or statistics can't be read counts as an overlap. Raises nothing.
     """
-    if not winner.removed:
-        return RowReconciliation(footprint=footprint)
     removed, added = footprint.removed_by_path, footprint.added_by_path
     shared = []
     for path, theirs in removed_rows_by_path(winner.removed, winner.added).items():

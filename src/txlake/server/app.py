@@ -25,6 +25,7 @@ from txlake.errors import TxlakeError
 from txlake.server import commits, creation, delta, iceberg, names, served_sql
 from txlake.server.api_errors import ApiError, api_error_of
 from txlake.server.calls import ApiResponse, Call, Handler, ServedLake
+from txlake.server.siblings import Siblings
 from txlake.server.tokens import Caller, Tokens
 
 ROOT = "/api/2.1/unity-catalog"
@@ -46,6 +47,7 @@ class Endpoint:
     Attributes:
         changes: whether a read-only caller is refused.
         runs_sql: whether it runs statements, which have a time limit of their own.
+        session_of: returns the client session that a request's path and body name, or None.
     """
 
     method: str
@@ -53,6 +55,7 @@ class Endpoint:
     handler: Handler
     changes: bool = False
     runs_sql: bool = False
+    session_of: Callable[[Mapping[str, str], bytes], str | None] | None = None
 
 
 ENDPOINTS = (
@@ -92,9 +95,20 @@ ENDPOINTS = (
     Endpoint("POST", f"{ROOT}/temporary-table-credentials", names.table_credentials),
     Endpoint("POST", f"{OWN_ROOT}/transactions", commits.transact, changes=True),
     # A read-only caller's statements are checked one by one.
-    Endpoint("POST", f"{OWN_ROOT}/sql", served_sql.run, runs_sql=True),
+    Endpoint(
+        "POST",
+        f"{OWN_ROOT}/sql",
+        served_sql.run,
+        runs_sql=True,
+        session_of=lambda _, content: served_sql.session_of_script(content),
+    ),
     Endpoint("POST", f"{OWN_ROOT}/sessions", served_sql.begin_session),
-    Endpoint("DELETE", f"{OWN_ROOT}/sessions/{{session}}", served_sql.end_session),
+    Endpoint(
+        "DELETE",
+        f"{OWN_ROOT}/sessions/{{session}}",
+        served_sql.end_session,
+        session_of=lambda path, _: path["session"],
+    ),
     Endpoint("GET", f"{ICEBERG_ROOT}/config", iceberg.config),
     Endpoint("GET", f"{ICEBERG_ROOT}/namespaces", iceberg.namespaces),
     Endpoint("GET", _NAMESPACE, iceberg.namespace),
@@ -125,9 +139,13 @@ ENDPOINTS = (
 """All routes of the server."""
 
 
-def application(served_lake: ServedLake, tokens: Tokens) -> Starlette:
-    """Return the ASGI application that serves a lake."""
-    dispatcher = _Dispatcher(served_lake, tokens)
+def application(
+    served_lake: ServedLake, tokens: Tokens, siblings: Siblings | None = None
+) -> Starlette:
+    """Return the ASGI application that serves a lake; `siblings` are the server's other processes,
+    if there are any.
+    """
+    dispatcher = _Dispatcher(served_lake, tokens, siblings)
     # HEAD before GET: starlette would answer HEAD by GET's route.
     ordered = sorted(ENDPOINTS, key=lambda endpoint: endpoint.method != "HEAD")
     routes = [
@@ -149,11 +167,16 @@ def application(served_lake: ServedLake, tokens: Tokens) -> Starlette:
 class _Dispatcher:
     """The admission of requests, and the threads that run them."""
 
-    def __init__(self, served_lake: ServedLake, tokens: Tokens) -> None:
+    def __init__(self, served_lake: ServedLake, tokens: Tokens, siblings: Siblings | None) -> None:
         self._served_lake = served_lake
         self._tokens = tokens
         self._limits = served_lake.limits
         self._threads = ThreadPoolExecutor(self._limits.workers, "txlake-server")
+        self._siblings = siblings
+        # Of its own: processes whose workers all waited for each other's would never go on.
+        self._forwarding = ThreadPoolExecutor(
+            self._limits.workers + self._limits.waiting_max, "txlake-forwarding"
+        )
         self._in_flight = 0  # only used in the event loop's thread
 
     @asynccontextmanager
@@ -165,6 +188,7 @@ class _Dispatcher:
         finally:
             sweeper.cancel()
             await asyncio.to_thread(self._threads.shutdown)
+            await asyncio.to_thread(self._forwarding.shutdown)
             self._served_lake.close()
 
     async def _sweep(self) -> None:
@@ -205,15 +229,49 @@ class _Dispatcher:
         is_submitted = False
         try:
             content = await self._read_body(request)
-            work = asyncio.get_running_loop().run_in_executor(
-                self._threads, self._run_handler, endpoint, caller, request, content
-            )
+            work = self._submit(endpoint, caller, request, content)
             is_submitted = True
             work.add_done_callback(self._request_ended)
             return await self._response_in_time(work, endpoint)
         finally:
             if not is_submitted:
                 self._in_flight -= 1
+
+    def _submit(
+        self, endpoint: Endpoint, caller: Caller, request: Request, content: bytes
+    ) -> asyncio.Future[ApiResponse]:
+        """Begin to run the handler, or to forward the request to the process of this server that
+        holds its client session.
+        """
+        loop, siblings = asyncio.get_running_loop(), self._siblings
+        if siblings is not None and endpoint.session_of is not None:
+            session_id = endpoint.session_of(request.path_params, content)
+            holder = None if session_id is None else siblings.holder_of(session_id)
+            if holder is not None:
+                return loop.run_in_executor(
+                    self._forwarding,
+                    siblings.forward,
+                    holder,
+                    request.method,
+                    request.url.path,
+                    dict(request.headers),
+                    content,
+                    self._timeout_s(endpoint),
+                )
+        return loop.run_in_executor(
+            self._threads, self._run_handler, endpoint, caller, request, content
+        )
+
+    def _timeout_s(self, endpoint: Endpoint) -> float:
+        """Return the time limit of a response, in seconds.
+
+        An endpoint that runs SQL has the time of a statement and of its cancellation, if that is
+        longer.
+        """
+        timeout_s = self._limits.request_s
+        if endpoint.runs_sql:
+            timeout_s = max(timeout_s, self._limits.statement_s + _CANCELLATION_S)
+        return timeout_s
 
     def _request_ended(self, work: asyncio.Future[ApiResponse]) -> None:
         """Count a request as ended, in the event loop's thread."""
@@ -253,12 +311,9 @@ class _Dispatcher:
         """Return the response of a running handler.
 
         Raises ApiError as the handler does, and after the time limit (500), while the handler goes
-        on. An endpoint that runs SQL has the time of a statement and of its cancellation, if that
-        is longer.
+        on.
         """
-        timeout_s = self._limits.request_s
-        if endpoint.runs_sql:
-            timeout_s = max(timeout_s, self._limits.statement_s + _CANCELLATION_S)
+        timeout_s = self._timeout_s(endpoint)
         try:
             response = await asyncio.wait_for(asyncio.shield(work), timeout_s)
         except TimeoutError as error:
@@ -268,7 +323,12 @@ class _Dispatcher:
                 f"no answer within {timeout_s:g} s; what was asked may still happen",
             ) from error
         if response.media is not None:
-            return Response(response.content, response.status, media_type=response.media)
+            return Response(
+                response.content,
+                response.status,
+                headers=_headers_for(response.status),
+                media_type=response.media,
+            )
         return _json_response(response.status, response.body)
 
     def _run_handler(
@@ -305,14 +365,20 @@ class _Dispatcher:
             ) from error
 
 
+def _headers_for(status: int) -> dict[str, str]:
+    """Return the headers that a response of this status has besides its content's."""
+    headers = {"retry-after": "1"} if status in (429, 503) else {}
+    if status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return headers
+
+
 def _error_response(error: ApiError, request: Request) -> Response:
     """Return an error as a response, in the form of the API that the path belongs to.
 
     A 429 or 503 has a Retry-After of one second, as a later try may succeed, and a 401 the scheme.
     """
-    headers = {"retry-after": "1"} if error.status in (429, 503) else {}
-    if error.status == 401:
-        headers["www-authenticate"] = "Bearer"
+    headers = _headers_for(error.status)
     path = request.url.path
     is_older_api = path.startswith(f"{ROOT}/") and not path.startswith(f"{_DELTA}/")
     return _json_response(*error.response(is_older_api=is_older_api), headers)

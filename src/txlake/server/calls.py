@@ -63,12 +63,14 @@ class ServedLake:
         sessions: the pool of its sessions; each is used by one request at a time.
         client_sessions: the sessions that clients keep.
         vends_credentials: whether the lake's own storage options are given to clients.
+        session_prefix: what the ids of client sessions begin with.
     """
 
     engine: Engine
     sessions: SessionPool
     limits: Limits = field(default_factory=Limits)
     vends_credentials: bool = False
+    session_prefix: str = ""
     client_sessions: ClientSessions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +79,7 @@ class ServedLake:
             self.engine.system.now_ms,
             count_max=self.limits.client_sessions_max,
             idle_ms=int(1000 * self.limits.client_session_idle_s),
+            prefix=self.session_prefix,
         )
         object.__setattr__(self, "client_sessions", client_sessions)
 

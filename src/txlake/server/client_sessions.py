@@ -31,7 +31,8 @@ class ClientSessions:
     """The client sessions of one server, each its owner's: whoever opened it, with what he may do.
     Thread-safe.
 
-    `count_max`: how many may be open; `idle_ms`: milliseconds until an idle session is closed.
+    `count_max`: how many may be open; `idle_ms`: milliseconds until an idle session is closed;
+    `prefix`: what their ids begin with.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class ClientSessions:
         *,
         count_max: int,
         idle_ms: int,
+        prefix: str = "",
     ) -> None:
         self._make = make
         self._now_ms = now_ms
         self._count_max = count_max
         self._idle_ms = idle_ms
+        self._prefix = prefix
         self._open: dict[str, _ClientSession] = {}
         self._lock = threading.Lock()
 
@@ -59,7 +62,7 @@ class ClientSessions:
         session = self._make()
         try:
             prepare(session)
-            session_id = secrets.token_hex(_ID_BYTES)
+            session_id = f"{self._prefix}{secrets.token_hex(_ID_BYTES)}"
             with self._lock:
                 if len(self._open) >= self._count_max:
                     raise ApiError(
@@ -84,7 +87,7 @@ class ClientSessions:
             raise _busy()
         try:
             if self._open.get(session_id) is not entry:
-                raise _no_such_session()
+                raise no_such_session()
             yield entry.session
         finally:
             entry.used_ms = self._now_ms()
@@ -159,11 +162,11 @@ class ClientSessions:
         """
         entry = self._open.get(session_id)
         if entry is None or entry.owner != owner:
-            raise _no_such_session()
+            raise no_such_session()
         return entry
 
 
-def _no_such_session() -> ApiError:
+def no_such_session() -> ApiError:
     """Return the error for an id without an open session of the caller."""
     return ApiError(
         "NotFoundException",

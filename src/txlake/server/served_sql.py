@@ -47,6 +47,20 @@ def run(call: Call) -> ApiResponse:
         return _run_script(call, session, script)
 
 
+class _ScriptSession(msgspec.Struct):
+    session: str | None = None
+
+
+def session_of_script(content: bytes) -> str | None:
+    """Return the id of the session that a request's body names; None if it names none, or isn't a
+    script.
+    """
+    try:
+        return msgspec.json.decode(content, type=_ScriptSession).session
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 def _parameters(found: Mapping[str, Any] | list[Any] | None) -> Any:  # noqa: ANN401
     """Return the values of a script's parameters. Raises InvalidRequest as `from_json`."""
     if isinstance(found, Mapping):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,12 +20,15 @@ from txlake.errors import InvalidRequest
 from txlake.server.app import application
 from txlake.server.calls import Limits, ServedLake, SessionPool
 from txlake.server.head_timeout import protocol_with_head_timeout
+from txlake.server.processes import Shared
+from txlake.server.siblings import Siblings
 from txlake.server.tokens import Tokens, is_loopback
 from txlake.session.engine import Engine
 from txlake.session.session import Session
 from txlake.spark.plane import SparkPlane
 from txlake.spark.served import ServedPlane
 
+_BACKLOG = 2048
 HEALTH = "/health"
 """The path that needs no token, and tells nothing but that the process answers."""
 
@@ -47,29 +53,40 @@ class ServerSettings:
     limits: Limits = field(default_factory=Limits)
 
 
-def serve(session: Session, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
+def serve(
+    session: Session,
+    settings: ServerSettings,
+    *,
+    on_started: Callable[[str], None],
+    shared: Shared | None = None,
+) -> None:
     """Serve the session's lake until the process is stopped.
 
-    `on_started` is called with the server's addresses once it accepts requests.
+    `on_started` is called with the server's addresses once it accepts requests. `shared`: what this
+    process shares with others that serve the same lake at one address.
 
     Raises InvalidRequest as `load_tokens` and `listen`, and ModuleNotFoundError for Flight SQL
     without the packages of the extra `flight`.
     """
     tokens = load_tokens(settings)
     engine, level = restricted_engine(session.engine, owns_spark=True), session.level
+    siblings = None if shared is None else Siblings(shared.folder, str(os.getpid()))
     served = ServedLake(
         engine=engine,
         sessions=SessionPool(lambda: Session(engine, HANDLERS, level=level)),
         limits=settings.limits,
         vends_credentials=settings.vends_credentials,
+        session_prefix="" if siblings is None else siblings.session_prefix,
     )
     try:
         with _flight(served, tokens, settings) as address:
             suffix = "" if address is None else f" with Flight SQL at {address}"
             listen(
-                application(served, tokens),
+                application(served, tokens, siblings),
                 settings,
                 on_started=lambda url: on_started(f"{url}{suffix}"),
+                listener=None if shared is None else shared.listener,
+                siblings_socket=None if siblings is None else siblings.own_socket,
             )
     finally:
         engine.plane.close()
@@ -96,11 +113,20 @@ def _flight(served: ServedLake, tokens: Tokens, settings: ServerSettings) -> Ite
         server.stop()
 
 
-def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str], None]) -> None:
+def listen(
+    app: ASGIApp,
+    settings: ServerSettings,
+    *,
+    on_started: Callable[[str], None],
+    listener: socket.socket | None = None,
+    siblings_socket: Path | None = None,
+) -> None:
     """Serve an application until the process is stopped.
 
-    `on_started` is called with the server's URL once it accepts requests. Raises InvalidRequest
-    if the address isn't available or the application can't start.
+    `on_started` is called with the server's URL once it accepts requests. `listener`: a listening
+    socket that other processes accept connections from too, instead of the settings' address.
+    `siblings_socket`: where the application is served to these processes. Raises InvalidRequest if
+    the address isn't available or the application can't start.
     """
     certificate, key = settings.certificate or (None, None)
     config = uvicorn.Config(
@@ -118,11 +144,13 @@ def listen(app: ASGIApp, settings: ServerSettings, *, on_started: Callable[[str]
         timeout_graceful_shutdown=int(settings.limits.request_s),
         ssl_certfile=certificate,
         ssl_keyfile=key,
+        # As many connections are accepted at once: one, so that other processes get the next.
+        backlog=_BACKLOG if listener is None else 1,
     )
     # Java's client asks for HTTP/2 on each connection, and continues without it.
     logging.getLogger("uvicorn.error").addFilter(_is_not_upgrade_warning)
-    server = _Server(config, on_started)
-    server.run()
+    server = _Server(config, on_started, siblings_socket)
+    server.run(None if listener is None else [listener])
     if not server.started:
         raise InvalidRequest(f"the server couldn't start at {settings.host}:{settings.port}")
 
@@ -165,19 +193,42 @@ def restricted_engine(engine: Engine, *, owns_spark: bool) -> Engine:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, on_started: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        on_started: Callable[[str], None],
+        siblings_socket: Path | None,
+    ) -> None:
         super().__init__(config)
         self._on_started = on_started
+        self._siblings_socket = siblings_socket
 
-    async def startup(self, sockets: object = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Report the address, with the port that the system chose if port 0 was requested."""
-        await super().startup(sockets)  # type: ignore[arg-type]
+        await super().startup(sockets)
         if not self.started:
             return
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # asyncio has made it as long as what it accepts at once
+        if self._siblings_socket is not None:
+            await self._serve_siblings(self._siblings_socket)
         scheme = "https" if self.config.is_ssl else "http"
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         printed_host = f"[{host}]" if ":" in host else host
         self._on_started(f"{scheme}://{printed_host}:{port}")
+
+    async def _serve_siblings(self, path: Path) -> None:
+        """Serve the application at a socket of this machine too, without TLS."""
+
+        def protocol() -> asyncio.Protocol:
+            assert isinstance(self.config.http_protocol_class, type)
+            return self.config.http_protocol_class(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        path.unlink(missing_ok=True)  # of a process of the same number, which was killed
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_unix_server(protocol, str(path)))
 
 
 def load_tokens(settings: ServerSettings) -> Tokens:

@@ -490,3 +490,14 @@ def test_depending_on_a_table() -> None:
         Level.SERIALIZABLE,
         Level.WRITE_SERIALIZABLE,
     }
+
+
+def test_a_winner_is_grouped_once_for_all_rules_and_anew_after_another_one() -> None:
+    context = context_of(ours())
+    x, y = add("x"), add("y")
+    first, second = winner(added=(x,)), winner(added=(y,))
+    assert context.changes_of(first) is context.changes_of(first)
+    assert context.changes_of(first).added == (x,)
+    assert context.changes_of(second).added == (y,)
+    assert context.changes_of(first).added == (x,)
+    assert context.after(first).changes_of(first).added == (), "it is there already"

@@ -151,8 +151,8 @@ def test_a_process_that_is_killed_is_replaced_and_no_commit_is_lost(server: Serv
     replaced = sessions_of_all(server)
     assert killed not in replaced
     assert len(replaced.keys() & sessions.keys()) == 1
-    for one in {**sessions, **replaced}.values():
-        asked(server, "DELETE", f"{OWN_ROOT}/sessions/{one}")
+    for remaining in {**sessions, **replaced}.values():
+        asked(server, "DELETE", f"{OWN_ROOT}/sessions/{remaining}")
 
 
 def is_running(number: int) -> bool:

@@ -189,7 +189,5 @@ def _moved_to(winner: ConcurrentCommit) -> dict[str, Add]:
     those that it listed again.
     """
     moved = [file for file in winner.added if not file.data_change]
-    if not moved:
-        return {}
-    removed = {canonical_path(file.path) for file in winner.removed}
+    removed = {canonical_path(file.path) for file in winner.removed if moved}
     return {path: file for file in moved if (path := canonical_path(file.path)) not in removed}

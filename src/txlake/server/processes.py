@@ -130,6 +130,10 @@ class _Stop:
         self._wake.close()
         self.woken.close()
 
+    def is_wanted(self) -> bool:
+        """Return whether one of the signals arrived."""
+        return self.signal is not None
+
     def _set(self, number: int, _: FrameType | None) -> None:
         self.signal = self.signal or number
         with suppress(OSError):
@@ -167,7 +171,7 @@ class _Processes:
         until_ms = self.system.monotonic_ms() + 1_000 * _START_S
         while not all(one.has_started for one in self.running):
             self._wait([one.reports for one in self.running if not one.has_started])
-            if self.stop.signal is not None:
+            if self.stop.is_wanted():
                 return None
             for one in self.running:
                 url = self._report_of(one) or url
@@ -177,13 +181,13 @@ class _Processes:
 
     def keep(self) -> None:
         """Replace processes that end, until all are to end."""
-        while self.stop.signal is None:
+        while not self.stop.is_wanted():
             self._wait([one.process.sentinel for one in self.running])
             for one in self.running:
                 with suppress(InvalidRequest):  # it is replaced as any that ended
                     self._report_of(one)
             ended = [one for one in self.running if not one.process.is_alive()]
-            for one in ended if self.stop.signal is None else ():
+            for one in () if self.stop.is_wanted() else ended:
                 self._replace(one)
 
     def _replace(self, one: _Process) -> None:
@@ -202,7 +206,7 @@ class _Processes:
         else:
             self.wait_ms = min(_LONGEST_WAIT_MS, max(_FIRST_WAIT_MS, 2 * self.wait_ms))
             connection.wait([self.stop.woken], self.wait_ms / 1_000)
-        if self.stop.signal is None:
+        if not self.stop.is_wanted():
             self._start_one()
 
     def end(self, end_s: float) -> None:
@@ -262,7 +266,15 @@ class _Listener:
         return _received, (self._listener.family, DupFd(self._listener.fileno()))
 
 
-def _received(family: socket.AddressFamily, descriptor: DupFd) -> socket.socket:
+class _Descriptor(Protocol):
+    """A file descriptor on its way to a process."""
+
+    def detach(self) -> int:
+        """Return its number in this process."""
+        ...
+
+
+def _received(family: socket.AddressFamily, descriptor: _Descriptor) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM, fileno=descriptor.detach())
 
 

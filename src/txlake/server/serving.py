@@ -219,10 +219,10 @@ class _Server(uvicorn.Server):
 
     async def _serve_siblings(self, path: Path) -> None:
         """Serve the application at a socket of this machine too, without TLS."""
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
 
         def protocol() -> asyncio.Protocol:
-            assert isinstance(self.config.http_protocol_class, type)
-            return self.config.http_protocol_class(
+            return make(
                 config=self.config, server_state=self.server_state, app_state=self.lifespan.state
             )
 

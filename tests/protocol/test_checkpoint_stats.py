@@ -151,3 +151,27 @@ def test_partition_values_are_typed_by_their_physical_names() -> None:
     bad = pa.chunked_array([pa.array([[("day", "someday")]], STRING_MAP)])
     with pytest.raises(CorruptTable):
         partition_values_parsed(bad, _SCHEMA, ["day"])
+
+
+@pytest.mark.parametrize(
+    ("bound", "found"),
+    [
+        ("12345678901234567890123456789012345.678", "12345678901234567890123456789012345.678"),
+        ("123456789012345678901234567890", "123456789012345678901234567890.000"),
+        ("1.5e3", "1500.000"),
+        ('"\\ud800"', None),
+        ("NaN", None),
+    ],
+)
+def test_a_bound_of_a_decimal_is_exact_whatever_else_the_text_has(
+    bound: str, found: str | None
+) -> None:
+    """Python's decoder reads what isn't JSON too; other values of such a text are kept."""
+    texts = [f'{{"numRecords":7,"minValues":{{"d":{bound}}}}}', "[1]", "{", "[" * 100_000, None]
+    kind = pa.struct(
+        [("numRecords", pa.int64()), ("minValues", pa.struct([("d", pa.decimal128(38, 3))]))]
+    )
+    first, *others = stats_from_json(texts, kind).to_pylist()
+    assert first["numRecords"] == 7
+    assert first["minValues"]["d"] == (None if found is None else Decimal(found))
+    assert [one and one["numRecords"] for one in others] == [None] * 4

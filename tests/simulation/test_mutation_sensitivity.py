@@ -25,7 +25,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import Fence
 from txlake.catalog.relations import branches, tables
 from txlake.commands import maintenance
-from txlake.commit import change_feed, lake_commit, publication, rebase, vacuum
+from txlake.commit import change_feed, lake_commit, publication, rebase, recent_commits, vacuum
 from txlake.commit.catalog_managed import CatalogManagedFiles
 from txlake.commit.in_commit_time import commit_time
 from txlake.commit.lake_commit import LakeCommitter
@@ -88,7 +88,7 @@ def own_commit_unrecognised(patch: pytest.MonkeyPatch) -> None:
     def summarised(*given: Any) -> ConcurrentCommit:
         return replace(summarise(*given), txn_id="another")
 
-    patch.setattr(rebase, "summarise", summarised)
+    patch.setattr(recent_commits, "summarise", summarised)
 
 
 def lost_ratification_denied(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from datetime import date, datetime
 from decimal import Context, Decimal
 from typing import cast
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from txlake.protocol.partition_values import has_local_times, parse_column
 from txlake.protocol.types import DataType, Primitive, Struct, to_arrow_type
 
 _WITHOUT_BOUNDS = frozenset({"boolean", "binary", "void", "variant"})
+_EXACT = msgspec.json.Decoder(float_hook=Decimal)
 _WIDE = Context(prec=80)
 _ESCAPED = r'["\\\x00-\x1f]'
 
@@ -134,6 +136,17 @@ def stats_from_json(texts: Sequence[str | None], kind: pa.StructType) -> pa.Arra
 def _decoded(text: str) -> dict[str, object]:
     """Return a text's object, decimals exact, as a bound must not be rounded; {} for any other
     text.
+    """
+    try:
+        value = _EXACT.decode(text)
+    except (ValueError, ArithmeticError, RecursionError):
+        return _decoded_leniently(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _decoded_leniently(text: str) -> dict[str, object]:
+    """Return a text's object as Python's decoder reads it: NaN, infinities and lone surrogates are
+    no JSON, and other writers have them. {} for any other text.
     """
     try:
         value = json.loads(text, parse_float=Decimal)

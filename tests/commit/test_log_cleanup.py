@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.commit.lake_of import LakeOf
@@ -7,6 +9,7 @@ from tests.commit.log_of import DAY, HOUR, START, LogOf, add, with_damaged_stats
 from tests.commit.test_checkpointing import _V2
 from txlake.commit.checkpointing import maybe_checkpoint, write_checkpoint
 from txlake.commit.log_cleanup import clean_log, clean_log_once
+from txlake.ports import StoredObject
 from txlake.protocol.actions import encode_actions
 from txlake.protocol.file_names import (
     ClassicCheckpoint,
@@ -110,6 +113,25 @@ def test_a_later_checkpoint_that_can_not_be_read_keeps_nothing() -> None:
     table.store.put(log_path(ClassicCheckpoint(15)), b"PAR1garbage")
     table.clock.time_ms = START + 45 * DAY
     assert commit_path(9) in clean_log(table.open(), retention_ms=_MONTH)
+
+
+def test_the_log_is_listed_up_to_the_first_commit_of_the_retention(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = _a_commit_a_day(40, (2, 4, 30))
+    table.clock.time_ms = START + 36 * DAY
+    taken: list[str] = []
+    real = table.store.list
+
+    def watched(*given: object, **more: object) -> Iterator[StoredObject]:
+        for item in real(*given, **more):  # type: ignore[arg-type]
+            taken.append(item.path)
+            yield item
+
+    monkeypatch.setattr(table.store, "list", watched)
+    assert commit_path(3) in clean_log(table.open(), retention_ms=_MONTH)
+    assert commit_path(6) in taken
+    assert [path for path in taken if commit_path(7) < path < commit_path(29)] == []
 
 
 def test_one_log_is_cleaned_once_for_each_midnight() -> None:

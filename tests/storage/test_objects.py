@@ -229,6 +229,9 @@ def test_pages_beyond_the_end_of_a_list_are_not_read(
     monkeypatch.setattr(obstore, "list", counted)
     assert [each.path for each in store.list("log", before="log/0120")] == names[:120]
     assert len(read) == pages
+    read.clear()
+    assert next(store.list("log", "log/0119")).path == "log/0120"
+    assert len(read) == (1 if lists_in_order else 18)
 
 
 @pytest.mark.parametrize(

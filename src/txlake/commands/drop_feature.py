@@ -26,7 +26,7 @@ from txlake.commit.checkpoint_protection import FEATURE as PROTECTION
 from txlake.commit.checkpoint_protection import protected_before
 from txlake.commit.checkpointing import write_checkpoint
 from txlake.commit.data_plane import TableData
-from txlake.commit.log_cleanup import clean_log, oldest_retained
+from txlake.commit.log_cleanup import clean_log, expired_versions
 from txlake.commit.notice_commit import commit_notice
 from txlake.commit.table_log import TableLog
 from txlake.conflict.footprint import Read, ReadKind
@@ -367,11 +367,10 @@ def _truncate_protected(context: Context, handle: Handle) -> None:
 
 
 def _first_version_after(handle: Handle) -> int | None:
-    """Return `oldest_retained` by the retention of TRUNCATE HISTORY; None if every version is
-    kept.
+    """Return the version from which the log is kept by the retention of TRUNCATE HISTORY; None if
+    every version is kept.
     """
-    log = handle.log
-    return oldest_retained(log, log.listing(), retention_ms=_retention_ms(handle), unit_ms=1)
+    return expired_versions(handle.log, retention_ms=_retention_ms(handle), unit_ms=1).kept
 
 
 def _delete_history(handle: Handle) -> None:

@@ -7,10 +7,10 @@ commit, and everything later. Source: PROTOCOL.md, "Metadata Cleanup".
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from txlake.commit.branch_store import BranchStore
-from txlake.commit.commit_times import increasing_file_times
 from txlake.commit.table_branches import oldest_needed
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable
@@ -22,6 +22,7 @@ from txlake.protocol.file_names import (
     BRANCHES_FOLDER,
     LOG_FOLDER,
     SIDECAR_FOLDER,
+    VERSIONS_END,
     Checksum,
     ClassicCheckpoint,
     CommitFile,
@@ -63,24 +64,22 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     files of writers that were killed are deleted too, a day later. Files that a branch has from its
     parent, and a table's branches, are no part of its log here.
     """
-    objects, listing = log_files(log)
     now = log.system.now_ms()
-    expired: list[str] = []
-    kept = oldest_retained(log, listing, retention_ms=retention_ms, unit_ms=unit_ms)
-    if kept is not None:
-        expired = [item.path for item in objects if is_expired(item.path, kept)]
-        if expired and not _is_readable(log, listing, kept):
+    found = expired_versions(log, retention_ms=retention_ms, unit_ms=unit_ms)
+    expired = list(found.paths)
+    others = list(log.store.list(LOG_FOLDER, start_after=f"{BRANCHES_FOLDER}0"))
+    if found.kept is not None:
+        expired += [item.path for item in others if is_expired(item.path, found.kept)]
+        if expired and not _is_readable(log, found.oldest_checkpoints):
             return []
-    kept_version = -1 if kept is None else kept
-    checkpoints = [item for item in listing.checkpoints if item.version >= kept_version]
     young = midnight(now) - _DAY_MS
     sidecars = [
         item.path
-        for item in objects
+        for item in others
         if item.path.startswith(f"{SIDECAR_FOLDER}/") and item.modified_ms < young
     ]
     if sidecars:
-        needed = _needed_sidecars(log, checkpoints)
+        needed = _needed_sidecars(log, _checkpoints_from(log.store, found.kept or 0))
         if needed is not None:
             expired += [path for path in sidecars if path not in needed]
     if expired:
@@ -92,25 +91,79 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
 
 
 def log_files(log: TableLog) -> tuple[list[StoredObject], Listing]:
-    """Return the objects of the log, and those that replay uses, by one listing of the folder."""
-    objects = list(_own_objects(log.store))
-    return objects, Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+    """Return the objects of the log's versions, and those that replay uses, by one listing."""
+    objects = list(_version_files(log.store))
+    return objects, _listing_of(objects)
 
 
-def oldest_retained(
-    log: TableLog, listing: Listing, *, retention_ms: int, unit_ms: int = _DAY_MS
-) -> int | None:
-    """Return the version of the checkpoint from which `clean_log` keeps the log; None if it keeps
-    every version.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredVersions:
+    """The files of versions that a clean-up of the log deletes.
 
-    Older versions may be gone already. Doesn't read the checkpoint: `clean_log` deletes nothing if
-    it is damaged.
+    Attributes:
+        kept: the version of the checkpoint from which the log is kept; None: every version is.
+        paths: the files of the versions before it, by path.
+        oldest_checkpoints: the complete checkpoints of the version `kept`.
     """
-    cutoff = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
-    kept = oldest_retained_checkpoint(listing, cutoff)
+
+    kept: int | None
+    paths: Sequence[str] = ()
+    oldest_checkpoints: Sequence[Checkpoint] = ()
+
+
+def expired_versions(
+    log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS
+) -> ExpiredVersions:
+    """Return the files of versions that `clean_log` deletes, which may be gone already.
+
+    The log is listed up to the first commit of the retention. Doesn't read the checkpoint:
+    `clean_log` deletes nothing if it is damaged.
+    """
+    cutoff_ms = start_of_unit(log.system.now_ms() - retention_ms, unit_ms)
+    cut, files = files_until(_version_files(log.store), cutoff_ms)
+    checkpoints = _listing_of(files).checkpoints
+    kept = _newest_at(checkpoints, cut)
+    if kept is not None:
+        needed = oldest_needed(log)
+        kept = kept if needed is None else _newest_at(checkpoints, min(kept, needed))
     if kept is None:
+        return ExpiredVersions(kept=None)
+    return ExpiredVersions(
+        kept=kept,
+        paths=[item.path for item in files if is_expired(item.path, kept)],
+        oldest_checkpoints=[item for item in checkpoints if item.version == kept],
+    )
+
+
+def files_until(
+    objects: Iterable[StoredObject], time_ms: int
+) -> tuple[int | None, list[StoredObject]]:
+    """Return the version of the newest commit at or before a time, None if there is none, and the
+    files of the versions up to it, by path.
+
+    `objects`: of a log, by path. Takes no more of them than up to the first later commit. The time
+    of a commit is at least 1 ms after the one before, as in `increasing_file_times`.
+    """
+    cut: int | None = None
+    files: list[StoredObject] = []
+    previous_ms = -1
+    for item in objects:
+        file = parse_name(item.path)
+        if isinstance(file, CommitFile):
+            previous_ms = max(item.modified_ms, previous_ms + 1)
+            if previous_ms > time_ms:
+                break
+            cut = file.version
+        files.append(item)
+    end = listing_start(0 if cut is None else cut + 1)
+    return cut, [item for item in files if item.path < end]
+
+
+def _newest_at(checkpoints: Iterable[Checkpoint], version: int | None) -> int | None:
+    """Return the version of the newest checkpoint at or before a version; None if there is none."""
+    if version is None:
         return None
-    return oldest_retained_checkpoint(listing, cutoff, oldest_needed(log))
+    return max((item.version for item in checkpoints if item.version <= version), default=None)
 
 
 def midnight(time_ms: int) -> int:
@@ -121,23 +174,6 @@ def midnight(time_ms: int) -> int:
 def start_of_unit(time_ms: int, unit_ms: int) -> int:
     """Return the beginning of a time's day, or other unit of time, in UTC."""
     return time_ms - time_ms % unit_ms
-
-
-def oldest_retained_checkpoint(
-    listing: Listing, cutoff_ms: int, read: int | None = None
-) -> int | None:
-    """Return the version of the newest checkpoint at or before the cut.
-
-    The cut is the newest commit at or before `cutoff_ms`, or the version `read` if that is older.
-    None if there is no such commit or checkpoint: then nothing may be deleted.
-    """
-    times = increasing_file_times(listing)
-    cut = max((version for version, time in times.items() if time <= cutoff_ms), default=None)
-    if cut is None:
-        return None
-    needed = cut if read is None else min(cut, read)
-    versions = [item.version for item in listing.checkpoints if item.version <= needed]
-    return max(versions, default=None)
 
 
 def is_expired(path: str, kept: int) -> bool:
@@ -163,24 +199,35 @@ def is_expired(path: str, kept: int) -> bool:
             return False
 
 
-def _own_objects(store: Store) -> Iterator[StoredObject]:
-    """Yield a log's own files from version 0 on, sorted by path: without its branches', and on a
-    branch without the parent's.
+def _version_files(store: Store, first: int = 0) -> Iterator[StoredObject]:
+    """Yield a log's files of version `first` and later, by path: on a branch without the
+    parent's.
     """
-    first = store.base + 1 if isinstance(store, BranchStore) else 0
-    yield from store.list(LOG_FOLDER, listing_start(first), BRANCHES_FOLDER)
-    yield from store.list(LOG_FOLDER, start_after=f"{BRANCHES_FOLDER}0")
+    first = max(first, store.base + 1) if isinstance(store, BranchStore) else first
+    yield from store.list(LOG_FOLDER, listing_start(first), VERSIONS_END)
 
 
-def _is_readable(log: TableLog, listing: Listing, version: int) -> bool:
-    """Return whether all checkpoints of a version are readable. Logs the damage."""
-    for checkpoint in listing.checkpoints:
-        if checkpoint.version == version:
-            try:
-                log.read_checkpoint(checkpoint)
-            except CorruptTable as error:
-                _log.warning("%s: the log is kept: %s", log.name, error)
-                return False
+def _listing_of(objects: Iterable[StoredObject]) -> Listing:
+    return Listing.of((item.path, item.size_bytes, item.modified_ms) for item in objects)
+
+
+def _checkpoints_from(store: Store, version: int) -> Sequence[Checkpoint]:
+    """Return the complete checkpoints of a version and later ones."""
+    return _listing_of(
+        item
+        for item in _version_files(store, version)
+        if isinstance(parse_name(item.path), ClassicCheckpoint | MultiPartCheckpoint | V2Checkpoint)
+    ).checkpoints
+
+
+def _is_readable(log: TableLog, checkpoints: Iterable[Checkpoint]) -> bool:
+    """Return whether all of these checkpoints are readable. Logs the damage."""
+    for checkpoint in checkpoints:
+        try:
+            log.read_checkpoint(checkpoint)
+        except CorruptTable as error:
+            _log.warning("%s: the log is kept: %s", log.name, error)
+            return False
     return True
 
 

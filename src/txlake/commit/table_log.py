@@ -570,6 +570,13 @@ class TableLog:
         self._old = {}
         self._recent.clear()
 
+    def hinted_checkpoint(self) -> HintedCheckpoint | None:
+        """Return the checkpoint of the hint file; None without one, or if it can't be parsed."""
+        try:
+            return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
+        except FileNotFoundError:
+            return None
+
     def listing(self, from_version: int | None = None) -> Listing:
         """Return the log's files of versions; only those of `from_version` and later when it is
         given.
@@ -627,7 +634,7 @@ class TableLog:
         """Return the latest version from the files since the hint's checkpoint; None if that isn't
         possible.
         """
-        hint = self._hint()
+        hint = self.hinted_checkpoint()
         if hint is None:
             return None
         listing = self._newest_listing(hint.version, hint)
@@ -676,13 +683,6 @@ class TableLog:
     def _keep_old(self, snapshot: Snapshot) -> None:
         kept = [item for item in self._old.items() if item[0] != snapshot.version]
         self._old = dict([*kept[1 - _OLD_SNAPSHOTS :], (snapshot.version, snapshot)])
-
-    def _hint(self) -> HintedCheckpoint | None:
-        """Return the checkpoint of the hint file; None without one, or if it can't be parsed."""
-        try:
-            return read_hint(self.store.get_range(LAST_CHECKPOINT_PATH, 0, HINT_BYTES_MAX + 1))
-        except FileNotFoundError:
-            return None
 
     def _times(self, start: int = 0) -> CommitTimes:
         """Return the times of the commits from version `start` on."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from txlake.commit.log_extent import LogExtent, log_extent
 from txlake.commit.vacuum import plan_vacuum
 from txlake.conflict.levels import Level
 from txlake.console import maintenance, rows
@@ -69,16 +70,14 @@ class LogHealth:
     """The state of a log's publication and checkpoints.
 
     Attributes:
-        unpublished: ratified versions whose files aren't in the log yet.
-        checkpoint: the newest checkpoint's version; None without one.
-        checksum: the newest checksum's version; None without one.
+        extent: how far the log reaches.
+        since_checkpoint: how many commits a reader replays.
+        commits: the number of commit files.
         advice: what to do; "" if nothing.
     """
 
-    unpublished: Sequence[int]
-    checkpoint: int | None
+    extent: LogExtent
     since_checkpoint: int
-    checksum: int | None
     commits: int
     advice: str
 
@@ -237,17 +236,9 @@ def _share_bars(shares: Sequence[float]) -> list[Bar]:
 
 
 def health(handle: Handle, newest: Snapshot) -> LogHealth:
-    """Return how far the log is published and checkpointed.
-
-    Only the newest 101 versions are looked at for unpublished ones.
-    """
-    listing = handle.log.listing()
-    unpublished = [
-        version
-        for version in range(max(0, newest.version - 100), newest.version + 1)
-        if version > max(listing.commits, default=-1)
-    ]
-    checkpoint = max((checkpoint.version for checkpoint in listing.checkpoints), default=None)
+    """Return how far the log is published and checkpointed."""
+    extent = log_extent(handle.log, newest)
+    unpublished, checkpoint = extent.unpublished, extent.checkpoint
     since = newest.version + 1 if checkpoint is None else newest.version - checkpoint
     advice = ""
     if unpublished:
@@ -256,12 +247,12 @@ def health(handle: Handle, newest: Snapshot) -> LogHealth:
         )
     elif since > 10 * max(1, newest.properties.checkpoint_interval or 100):
         advice = "checkpoints don't come: the log of the process that commits says why"
+    oldest = extent.oldest_commit
+    published = newest.version - len(unpublished)
     return LogHealth(
-        unpublished=unpublished,
-        checkpoint=checkpoint,
+        extent=extent,
         since_checkpoint=since,
-        checksum=max(listing.checksums, default=None),
-        commits=len(listing.commits),
+        commits=0 if oldest is None else published - oldest + 1,
         advice=advice,
     )
 

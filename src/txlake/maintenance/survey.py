@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from txlake.commit.checkpointing import checkpoint_interval
 from txlake.commit.expired_files import expired_files, last_vacuum, note_read
-from txlake.commit.log_cleanup import is_expired, log_files, oldest_retained
+from txlake.commit.log_cleanup import expired_versions, log_files
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
@@ -132,9 +132,8 @@ def table_facts(
     assert target.handle is not None, "the lake itself is no table"
     log, properties = target.handle.log, table.properties
     now_ms = log.system.now_ms()
-    objects, listing = log_files(log)
-    kept = oldest_retained(log, listing, retention_ms=properties.log_retention_ms)
-    expired_log = [item for item in objects if kept is not None and is_expired(item.path, kept)]
+    _, listing = log_files(log)
+    expired_log = expired_versions(log, retention_ms=properties.log_retention_ms).paths
     last = last_vacuum(log)
     expired = expired_files(
         log, now_ms - properties.deleted_file_retention_ms, last=last, listing=listing

@@ -269,25 +269,23 @@ def _listed(
     identity = (status.st_dev, status.st_ino)
     if identity in above:
         return
-    for name, entry in entries:
-        below = join_path(path, name)
+    for name in entries:
+        below, place = join_path(path, name), os.path.join(folder, name)
         if name.endswith("/"):
-            yield from _listed(entry.path, below[:-1], start_after, above | {identity})
+            yield from _listed(place[:-1], below[:-1], start_after, above | {identity})
         elif not is_temporary(name):
-            with _Translating("list", entry.path):
+            with _Translating("list", place):
                 try:
-                    found_file = _stored(below, entry.stat())
+                    found_file = _stored(below, os.stat(place))
                 except _NOT_THERE:
                     continue  # deleted meanwhile, or a link to nothing
             if found_file is not None:
                 yield found_file
 
 
-def _after(
-    found: Iterator[os.DirEntry[str]], path: str, start_after: str
-) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield a folder's entries that may contain paths after `start_after`; folders end with a
-    slash.
+def _after(found: Iterator[os.DirEntry[str]], path: str, start_after: str) -> Iterator[str]:
+    """Yield the names of a folder's entries that may contain paths after `start_after`; those of
+    folders end with a slash.
 
     A log has thousands of files before the requested ones.
     """
@@ -295,11 +293,11 @@ def _after(
     for entry in found:
         below = above + entry.name
         if below > start_after:
-            yield entry.name + "/" * entry.is_dir(), entry
+            yield entry.name + "/" * entry.is_dir()
         elif entry.is_dir():
             within = f"{below}/"
             if within > start_after or start_after.startswith(within):
-                yield f"{entry.name}/", entry
+                yield f"{entry.name}/"
 
 
 @contextmanager

@@ -151,31 +151,36 @@ class BucketStore:
     def list(
         self, prefix: str, start_after: str | None = None, before: str | None = None
     ) -> Iterator[StoredObject]:
-        """Yield the objects below the folder `prefix` by path, after all pages of the list were
-        read, or those up to the path `before`.
+        """Yield the objects below the folder `prefix` by path, page by page; in a store that
+        doesn't list in this order, after all pages were read.
         """
         path = prefix.rstrip("/")
         folder = self._key(path) if path else self._folder
         after = join_path(self._folder, start_after) if start_after else None
-        end = join_path(self._folder, before) if before and self._backend.lists_in_order else None
+        pages = self._call(
+            "list",
+            path,
+            lambda: iter(obstore.list(self._backend.patient, prefix=folder or None, offset=after)),
+        )
+        found = self._pages(path, pages)
+        if not self._backend.lists_in_order:
+            found = iter([[each for page in found for each in page]])
         begin = len(self._folder) + 1 if self._folder else 0
+        # obstore takes the slash off an offset that ends with one.
+        for page in found:
+            for each in sorted(page, key=lambda each: each["path"]):
+                key = each["path"]
+                if before is not None and key[begin:] >= before:
+                    return
+                if key != folder and (start_after is None or key[begin:] > start_after):
+                    yield StoredObject(key[begin:], each["size"], _modified_ms(each))
 
-        def work() -> list[StoredObject]:
-            pages = obstore.list(self._backend.patient, prefix=folder or None, offset=after)
-            return [
-                StoredObject(each["path"][begin:], each["size"], _modified_ms(each))
-                for page in _pages_before(pages, end)
-                for each in page
-                if each["path"] != folder  # the marker object that some tools write for a folder
-            ]
-
-        # Most stores list in this order already, but not all promise it; and obstore takes the
-        # slash off an offset that ends with one.
-        for each in sorted(self._call("list", path, work), key=lambda each: each.path):
-            if before is not None and each.path >= before:
-                return
-            if start_after is None or each.path > start_after:
-                yield each
+    def _pages(
+        self, path: str, pages: Iterator[Sequence[ObjectMeta]]
+    ) -> Iterator[Sequence[ObjectMeta]]:
+        """Yield the pages of a list, each requested when it is taken."""
+        while (page := self._call("list", path, lambda: next(pages, None))) is not None:
+            yield page
 
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)
@@ -296,16 +301,6 @@ class BucketStore:
         if is_missing_object(failure) and action in {"read", "delete"}:
             raise FileNotFoundError(errno.ENOENT, "no such object", url) from cause
         raise translate_error(failure, action, url, self._backend.secrets) from cause
-
-
-def _pages_before(
-    pages: Iterable[Sequence[ObjectMeta]], end: str | None
-) -> Iterator[Sequence[ObjectMeta]]:
-    """Yield the pages of a list up to the one that reaches the key `end`; all pages for None."""
-    for page in pages:
-        yield page
-        if end is not None and page and page[-1]["path"] >= end:
-            return
 
 
 def _is_digest(e_tag: str | None, data: bytes) -> bool:

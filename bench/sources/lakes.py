@@ -26,6 +26,7 @@ from txlake.catalog.lookup import CatalogView, LookupRequest
 from txlake.commit.catalog_managed import CatalogTable
 from txlake.commit.commit_loop import CommittedTogether
 from txlake.commit.lake_commit import Part, commit_together
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.table_log import TableLog
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
@@ -131,7 +132,7 @@ class StagedTransaction:
     def commit(self) -> CommittedTogether:
         """Commits, published as far as it can be."""
         catalog, parts = self.lake.catalog, tuple(self.parts.values())
-        beside = [part.part_summary for part in parts]
+        beside = PartSummaries(part.part_summary for part in parts)
         try:
             return commit_together(
                 catalog.ledger,

@@ -14,6 +14,7 @@ from txlake.commit.catalog_managed import CatalogTable
 from txlake.commit.commit_loop import CommittedTogether
 from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.membership import Membership, attach_actions
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.table_log import TableLog
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.levels import Level
@@ -174,7 +175,7 @@ class LakeTransaction:
 
     def commit_only(self) -> CommittedTogether:
         """All of it or nothing; what follows the answer may be under way."""
-        beside = tuple(table.part_summary for table in self.tables.values())
+        beside = PartSummaries(table.part_summary for table in self.tables.values())
         parts: Sequence[Part] = [
             Part(
                 table.log,

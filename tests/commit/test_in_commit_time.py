@@ -12,6 +12,7 @@ from tests.commit.log_of import PROTOCOL, START, LogOf, add, metadata, remove
 from txlake.commit import rebase
 from txlake.commit.checkpointing import write_checkpoint
 from txlake.commit.in_commit_time import SINCE_TIMESTAMP, SINCE_VERSION, with_enablement
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.rebase import check_reads
 from txlake.conflict.levels import Level
 from txlake.errors import ConcurrentDeleteDeleteException, CorruptTable
@@ -202,7 +203,7 @@ def test_who_writes_nothing_there_is_not_kept_from_anything() -> None:
     transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    proposal = transaction.proposal(txn_id="reader", parts=(elsewhere.part_summary,))
+    proposal = transaction.proposal(txn_id="reader", parts=PartSummaries([elsewhere.part_summary]))
     table.commit(1, info(), remove("nothing"))
     check_reads(table.open(), proposal)
     assert table.open().latest().version == 1

@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 
 from tests.commit.committing import append, begin
 from tests.commit.log_of import VECTORS, LogOf, add
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.rebase import Proposal, check_read_unchanged, check_reads
 from txlake.commit.table_log import TableLog
 from txlake.commit.table_transaction import TableTransaction
@@ -134,7 +135,7 @@ def reading(table: LogOf, kind: ReadKind, level: Level | None = None) -> Proposa
         transaction.read(None, None)
     elsewhere = begin(LogOf().create())
     elsewhere.stage([add("a")], operation="WRITE")
-    return transaction.proposal(txn_id="reader", parts=(elsewhere.part_summary,))
+    return transaction.proposal(txn_id="reader", parts=PartSummaries([elsewhere.part_summary]))
 
 
 def test_what_was_read_has_to_hold_as_the_table_is_now() -> None:

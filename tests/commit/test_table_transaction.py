@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.commit.committing import append, begin, info_at
 from tests.commit.log_of import LogOf, add, metadata, vector
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.table_transaction import TableTransaction
 from txlake.conflict.concurrent_commit import READS_ELSEWHERE
 from txlake.conflict.footprint import Read, ReadKind
@@ -214,7 +215,7 @@ def test_who_read_another_table_is_blind_to_this_one_and_says_what_it_read() -> 
     read, unread = begin(staging), begin(LogOf().create())
     read.read()
     transaction = begin(table)
-    transaction.read_elsewhere([read.part_summary, unread.part_summary])
+    transaction.read_elsewhere(PartSummaries([read.part_summary, unread.part_summary]))
     stage(transaction, add("b"))
     transaction.commit()
     info = info_at(table, 1)
@@ -227,7 +228,7 @@ def test_what_is_no_blind_append_doesnt_say_what_it_read_elsewhere() -> None:
     other.read()
     transaction = begin(table)
     transaction.read()
-    transaction.read_elsewhere([other.part_summary])
+    transaction.read_elsewhere(PartSummaries([other.part_summary]))
     stage(transaction, add("b"))
     transaction.commit()
     assert "tags" not in info_at(table, 1)

@@ -66,12 +66,11 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     """
     now = log.system.now_ms()
     found = expired_versions(log, retention_ms=retention_ms, unit_ms=unit_ms)
-    expired = list(found.paths)
+    kept = -1 if found.kept is None else found.kept
     others = list(log.store.list(LOG_FOLDER, start_after=f"{BRANCHES_FOLDER}0"))
-    if found.kept is not None:
-        expired += [item.path for item in others if is_expired(item.path, found.kept)]
-        if expired and not _is_readable(log, found.oldest_checkpoints):
-            return []
+    expired = [*found.paths, *(item.path for item in others if is_expired(item.path, kept))]
+    if expired and not _is_readable(log, found.oldest_checkpoints):
+        return []
     young = midnight(now) - _DAY_MS
     sidecars = [
         item.path
@@ -79,7 +78,7 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
         if item.path.startswith(f"{SIDECAR_FOLDER}/") and item.modified_ms < young
     ]
     if sidecars:
-        needed = _needed_sidecars(log, _checkpoints_from(log.store, found.kept or 0))
+        needed = _needed_sidecars(log, _checkpoints_from(log.store, kept))
         if needed is not None:
             expired += [path for path in sidecars if path not in needed]
     if expired:
@@ -135,16 +134,14 @@ def expired_versions(
     )
 
 
-def files_until(
-    objects: Iterable[StoredObject], time_ms: int
-) -> tuple[int | None, list[StoredObject]]:
-    """Return the version of the newest commit at or before a time, None if there is none, and the
+def files_until(objects: Iterable[StoredObject], time_ms: int) -> tuple[int, list[StoredObject]]:
+    """Return the version of the newest commit at or before a time, -1 if there is none, and the
     files of the versions up to it, by path.
 
     `objects`: of a log, by path. Takes no more of them than up to the first later commit. The time
     of a commit is at least 1 ms after the one before, as in `increasing_file_times`.
     """
-    cut: int | None = None
+    cut = -1
     files: list[StoredObject] = []
     previous_ms = -1
     for item in objects:
@@ -155,14 +152,12 @@ def files_until(
                 break
             cut = file.version
         files.append(item)
-    end = listing_start(0 if cut is None else cut + 1)
+    end = listing_start(cut + 1)
     return cut, [item for item in files if item.path < end]
 
 
-def _newest_at(checkpoints: Iterable[Checkpoint], version: int | None) -> int | None:
+def _newest_at(checkpoints: Iterable[Checkpoint], version: int) -> int | None:
     """Return the version of the newest checkpoint at or before a version; None if there is none."""
-    if version is None:
-        return None
     return max((item.version for item in checkpoints if item.version <= version), default=None)
 
 

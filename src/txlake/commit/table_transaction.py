@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -17,7 +17,7 @@ from txlake.commit.identities import LocalIdentities
 from txlake.commit.membership import DETACH
 from txlake.commit.metadata_validation import require_no_staged_files
 from txlake.commit.net_changes import ChangedRows, CountRows, net_changes
-from txlake.commit.part_states import PartSummary, TableSavepoint
+from txlake.commit.part_states import PartSummaries, PartSummary, TableSavepoint
 from txlake.commit.path_commit import commit
 from txlake.commit.rebase import Committed, Proposal
 from txlake.commit.row_origins import RowSources
@@ -214,10 +214,9 @@ class TableTransaction:
         """Note files, paths as in the log, that were read without a predicate."""
         self._read_files.update(paths)
 
-    def read_elsewhere(self, others: Iterable[PartSummary]) -> None:
+    def read_elsewhere(self, parts: PartSummaries) -> None:
         """Note which other tables the transaction read; the commit records them."""
-        read = (one.table_ids for one in others if one.footprint.read_anything)
-        self._tables_read_elsewhere.update(*read)
+        self._tables_read_elsewhere.update(parts.read_beside(self))
 
     def app_version(self, app_id: str) -> int | None:
         """Return the newest version that the application has written; None if it has written none.
@@ -415,7 +414,7 @@ class TableTransaction:
         self,
         *,
         txn_id: str,
-        parts: Collection[PartSummary] = (),
+        parts: PartSummaries | None = None,
         changes_names: bool = False,
         drops_names: bool = False,
         user_metadata: str | None = None,
@@ -431,18 +430,16 @@ class TableTransaction:
         """
         self._require_open()
         self._is_done = True
-        others = [one for one in parts if one.part is not self]
-        self.read_elsewhere(others)
-        changed = [one for one in others if not one.footprint.is_empty]
+        parts = PartSummaries() if parts is None else parts
+        self.read_elsewhere(parts)
+        own = parts.of(self)
         footprint = replace(
-            next((one.footprint for one in parts if one.part is self), None) or self._footprint(),
+            self._footprint() if own is None else own.footprint,
             reads_elsewhere=frozenset(self._tables_read_elsewhere),
-            writes_elsewhere=(
-                None if drops_names else frozenset[str]().union(*(one.table_ids for one in changed))
-            ),
-            changes_elsewhere=changes_names or bool(changed),
+            writes_elsewhere=None if drops_names else parts.changed_beside(self),
+            changes_elsewhere=changes_names or parts.has_changes_beside(self),
         )
-        changes_data = footprint.changes_data or any(one.footprint.changes_data for one in changed)
+        changes_data = footprint.changes_data or parts.changes_data_beside(self)
         level = checked_at(self.level, changes_data=changes_data, syncs_marks=footprint.syncs_marks)
         statement = combine_statements(
             self._staged_state.statements, change_files=len(self._staged_state.staged.change_files)

@@ -111,16 +111,18 @@ class DeferredUploads:
 
     def __init__(self) -> None:
         self._uploads: list[Uploads] = []
+        self._pending_bytes = 0
 
     def add(self, uploads: Uploads) -> None:
         """Add uploads; waits for the earlier ones while they hold 64 MiB."""
-        held = sum(each.pending_bytes for each in self._uploads)
-        if held + uploads.pending_bytes > _PENDING_BYTES_MAX:
+        if self._pending_bytes + uploads.pending_bytes > _PENDING_BYTES_MAX:
             self.wait()
+        self._pending_bytes += uploads.pending_bytes
         self._uploads.append(uploads)
 
     def wait(self) -> None:
         """Wait until all files are written. Raises as `Uploads.wait`."""
+        self._pending_bytes = 0
         while self._uploads:
             self._uploads.pop().wait()
 

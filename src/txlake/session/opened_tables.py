@@ -45,6 +45,8 @@ class OpenedTables:
     # By the key of a table's handle.
     _parts: dict[str, TableTransaction] = field(default_factory=dict)
     _handles: dict[str, Handle] = field(default_factory=dict)
+    # The keys of path tables among them, in the order in which they were opened.
+    _outside_lake: dict[str, None] = field(default_factory=dict)
     # By name. A transaction that uses a database keeps others from changing its settings.
     _databases: dict[str, DatabaseEntry | None] = field(default_factory=dict)
     # By table id, at the instant.
@@ -62,9 +64,13 @@ class OpenedTables:
     def __iter__(self) -> Iterator[tuple[Handle, TableTransaction]]:
         return ((self._handles[key], part) for key, part in self._parts.items())
 
-    def written(self) -> Iterator[tuple[Handle, TableTransaction]]:
-        """Yield the tables on which changes are staged."""
-        return ((handle, part) for handle, part in self if part.has_changes)
+    def written(
+        self, *, outside_lake_only: bool = False
+    ) -> Iterator[tuple[Handle, TableTransaction]]:
+        """Yield the tables on which changes are staged; `outside_lake_only`: path tables alone."""
+        for key in self._outside_lake if outside_lake_only else self._parts:
+            if self._parts[key].has_changes:
+                yield self._handles[key], self._parts[key]
 
     @property
     def versions(self) -> Mapping[str, int]:
@@ -206,10 +212,14 @@ class OpenedTables:
         self._require_one_instant(handle, part)
         self._parts[handle.key] = part
         self._handles[handle.key] = handle
+        if not handle.in_lake:
+            self._outside_lake[handle.key] = None
         return part
 
     def _require_one_instant(self, handle: Handle, part: TableTransaction) -> None:
         """Raise InvalidRequest if a part would read another instant than a part at SNAPSHOT."""
+        if not self._begun_earlier:
+            return
         others = {key: one for key, one in self._parts.items() if key != handle.key}
         parts = {**others, handle.key: part}
         for key, version in self._begun_earlier.items():
@@ -231,6 +241,7 @@ class OpenedTables:
         """Remove a path table from the transaction, which may open it as a lake's table next."""
         self._parts.pop(handle.key, None)
         self._handles.pop(handle.key, None)
+        self._outside_lake.pop(handle.key, None)
 
     def writes_from(self, url: str) -> None:
         """Record that the transaction writes rows read from the table at a URL, if it opened that.

@@ -7,7 +7,7 @@ The tables that it has opened are `opened_tables`, its changes of names `name_ch
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -29,7 +29,7 @@ from txlake.commit.foreign_commit import (
 from txlake.commit.identities import CatalogIdentities, Identities, LazyIdentities
 from txlake.commit.lake_commit import Part, commit_together
 from txlake.commit.parallel import is_far
-from txlake.commit.part_states import PartSummary
+from txlake.commit.part_states import PartSummaries
 from txlake.commit.rebase import Proposal, check_now, check_reads
 from txlake.commit.row_tracking import first_in, reserve_ids
 from txlake.commit.staging import StagingSystem
@@ -296,9 +296,10 @@ class Transaction:
         It is read-only, or would write a path table together with something else.
         """
         self.require_writes(handle, operation)
-        others = [other for other, _ in self.tables.written() if other.key != handle.key]
-        if others and not all(other.in_lake for other in (handle, *others)):
-            raise _not_alone(others[0].name, handle.name)
+        written = self.tables.written(outside_lake_only=handle.in_lake)
+        other = next((other for other, _ in written if other.key != handle.key), None)
+        if other is not None:
+            raise _not_alone(other.name, handle.name)
         if not handle.in_lake and self._names.changes:
             raise _not_alone("the lake's names", handle.name)
 
@@ -510,8 +511,8 @@ class Transaction:
             metadata = None
             for _, part in self.tables.written():
                 part.omit_statement_details()
-        summaries = {handle.key: part.part_summary for handle, part in self.tables}
-        proposed = partial(self._proposal, parts=tuple(summaries.values()), user_metadata=metadata)
+        summaries = PartSummaries(part.part_summary for _, part in self.tables)
+        proposed = partial(self._proposal, parts=summaries, user_metadata=metadata)
         path_tables = [(table, part) for table, part in self.tables.written() if not table.in_lake]
         for handle, part in self.tables:
             if handle.key not in written and (path_tables or not handle.in_lake):
@@ -521,7 +522,7 @@ class Transaction:
             self.registration.require_open()
             if handle.branch is not None and part.needs_row_ids:
                 part.row_ids = replace(part.row_ids, first=_first_row_id(handle))
-            part.read_elsewhere(other for key, other in summaries.items() if key != handle.key)
+            part.read_elsewhere(summaries)
             made = part.commit(user_metadata=metadata, probe=self._probe(handle, part))
             self._versions_made[handle.key] = made.version
             return None
@@ -584,7 +585,7 @@ class Transaction:
 
         The transaction can't be committed after this.
         """
-        summaries = tuple(part.part_summary for _, part in self.tables)
+        summaries = PartSummaries(part.part_summary for _, part in self.tables)
         found: list[tuple[Handle, TableTransaction, Conflict | None]] = []
         for handle, part in self.tables:
             try:
@@ -640,7 +641,7 @@ class Transaction:
         handle: Handle,
         part: TableTransaction,
         *,
-        parts: Collection[PartSummary],
+        parts: PartSummaries,
         user_metadata: str | None,
     ) -> Proposal:
         """Return the proposed commit of one table; `parts` are the summaries of all tables."""

@@ -26,8 +26,11 @@ from tests.maintenance.maintaining import (
 from tests.session.offline import Offline
 from txlake.catalog.maintenance_book import claim_on
 from txlake.commands import HANDLERS
+from txlake.commit import checkpointing, iceberg_publication
+from txlake.commit.iceberg_publication import version_in_iceberg
 from txlake.errors import ConcurrentDeleteReadException, CorruptTable, InvalidRequest
 from txlake.maintenance import maintainer as maintainer_module
+from txlake.maintenance import needs
 from txlake.maintenance import work as work_module
 from txlake.maintenance.maintainer import Maintainer
 from txlake.maintenance.schedule import Maintenance
@@ -254,6 +257,43 @@ def test_files_without_statistics_get_them(lake: Offline, tmp_path: Path) -> Non
     [again] = [action for action in commit.actions if isinstance(action, Add)]
     assert again.path == other.path
     assert maintainer_of(lake).run() == []
+
+
+ICEBERG = (
+    "'delta.enableIcebergCompatV2' = 'true', 'delta.universalFormat.enabledFormats' = 'iceberg'"
+)
+
+
+def shown(lake: Offline) -> int:
+    handle = handle_of(lake)
+    return version_in_iceberg(handle.log, handle.log.latest())
+
+
+def test_iceberg_metadata_that_a_writer_left_behind_is_published(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(lake, properties=ICEBERG, inserts=1)
+    assert shown(lake) == 1
+    monkeypatch.setattr(checkpointing, "publish_after", lambda log, snapshot: None)
+    lake.run("INSERT INTO t VALUES (2); INSERT INTO t VALUES (3)")
+    assert maintainer_of(lake).run() == []  # its writer may still publish it
+    monkeypatch.setattr(needs, "_ICEBERG_BEHIND_MS", 0)
+    [done] = maintainer_of(lake).run()
+    assert (done.need, done.state) == ("iceberg metadata", "done")
+    assert done.action == "REPAIR TABLE default.t SYNC METADATA"
+    assert shown(lake) == newest(lake).version == 3
+    assert maintainer_of(lake).run() == []
+
+
+def test_iceberg_metadata_that_cannot_be_seen_hides_no_other_need(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(lake, properties=f"{FEW}, {ICEBERG}")
+    monkeypatch.setattr(iceberg_publication, "has_pyiceberg", lambda: False)
+    with caplog.at_level(logging.WARNING):
+        [done] = maintainer_of(lake).run()
+    assert (done.need, done.state) == ("optimize", "done")
+    assert "how far its Iceberg metadata is can't be seen" in caplog.text
 
 
 def test_works_are_counted_and_measured(lake: Offline, monkeypatch: pytest.MonkeyPatch) -> None:

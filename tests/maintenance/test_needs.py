@@ -66,6 +66,7 @@ def facts_of(files: Sequence[Add] = (), **changed: object) -> TableFacts:
         expired_log_files=0,
         expired=Expired(0, 0),
         full_vacuum_ms=NOW - DAY,
+        iceberg_version=None,
     )
     return replace(facts, **changed)  # type: ignore[arg-type]
 
@@ -315,6 +316,41 @@ def test_a_table_that_was_just_clustered_is_left_alone() -> None:
     assert works(facts_of(table=clustered(files))) == set()
 
 
+# Iceberg
+
+
+@pytest.mark.parametrize(
+    ("shown", "age_ms", "due"),
+    [
+        pytest.param(None, DAY, False, id="none is maintained"),
+        pytest.param(20, DAY, False, id="it is current"),
+        pytest.param(21, DAY, False, id="a later version is published meanwhile"),
+        pytest.param(19, DAY, True, id="one version is missing"),
+        pytest.param(19, 60_000, True, id="for a minute"),
+        pytest.param(19, 59_999, False, id="its writer may still publish it"),
+        pytest.param(10, 0, True, id="many are missing"),
+        pytest.param(11, 0, False, id="not so many"),
+        pytest.param(-1, 0, True, id="there is none yet"),
+    ],
+)
+def test_iceberg_metadata_that_stays_behind_is_due(
+    shown: int | None, age_ms: int, due: bool
+) -> None:
+    facts = facts_of(iceberg_version=shown, checkpoint_version=20)
+    table = replace(facts.table, version=20, timestamp_ms=NOW - age_ms)
+    assert works(replace(facts, table=table)) == ({Work.ICEBERG} if due else set())
+
+
+def test_the_need_says_what_icebergs_readers_see() -> None:
+    facts = facts_of(iceberg_version=-1)
+    table = replace(facts.table, version=1_200)
+    facts = replace(facts, table=table, checkpoint_version=1_200)
+    assert only(facts).why == "Iceberg's readers see none, 1,201 behind version 1,200"
+    need = only(replace(facts, iceberg_version=1_198))
+    assert need.why == "Iceberg's readers see version 1,198, 2 behind version 1,200"
+    assert (need.gain, need.cost) == (2, 6)
+
+
 # Policy
 
 
@@ -324,6 +360,7 @@ def test_what_is_off_is_not_needed() -> None:
         Work.LOG_CLEANUP: facts_of(expired_log_files=100),
         Work.VACUUM: facts_of(expired=Expired(100, 0)),
         Work.FULL_VACUUM: facts_of(full_vacuum_ms=0),
+        Work.ICEBERG: facts_of(iceberg_version=0),
         Work.STATISTICS: facts_of([file("a", rows=None)]),
         Work.OPTIMIZE: facts_of([file(f"f{n}", MIB) for n in range(60)]),
         Work.PURGE: facts_of([file("a", deleted=50)]),

@@ -13,6 +13,7 @@ from txlake.protocol.properties import MAINTENANCE_PREFIX, validate_set
 SWITCHES = {
     "checkpoint": {Work.CHECKPOINT},
     "cluster": {Work.CLUSTER},
+    "iceberg": {Work.ICEBERG},
     "logCleanup": {Work.LOG_CLEANUP},
     "optimize": {Work.OPTIMIZE},
     "purge": {Work.PURGE},

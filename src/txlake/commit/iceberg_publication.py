@@ -115,6 +115,20 @@ def publish_iceberg(log: TableLog, snapshot: Snapshot) -> PublishedVersion:
     )
 
 
+def version_in_iceberg(log: TableLog, snapshot: Snapshot) -> int:
+    """Return the newest version that the table's Iceberg metadata shows; -1 if it shows none.
+
+    Raises InvalidRequest without the extra `iceberg`, and where another writer's Iceberg table is
+    in the folder.
+    """
+    if not has_pyiceberg():
+        raise InvalidRequest(f"{log.name}: {WITHOUT_PYICEBERG}")
+    from txlake.iceberg.metadata_files import newest_file
+
+    found = newest_file(log.store)
+    return -1 if found is None or not _is_same_table(found, snapshot) else found.version
+
+
 def needed_by_iceberg(
     log: TableLog, snapshot: Snapshot, old: Mapping[str, StoredObject]
 ) -> Iterator[str]:

@@ -31,6 +31,9 @@ _VACUUM_REQUESTS = 6  # two commits, the plan and the note
 _FULL_VACUUM_GAIN = 5.0
 # A log that lacks commits is so again as long as a branch or a transaction keeps what they removed.
 _LISTED_AGAIN_MS = 86_400_000
+# The process that commits publishes its version as Iceberg metadata at once, where it can.
+_ICEBERG_BEHIND_MS = 60_000
+_ICEBERG_BEHIND_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class TableFacts:
         expired: data files past their retention; None if the log doesn't reach back to the last
             VACUUM, so that only a listing of the table finds them.
         full_vacuum_ms: when a VACUUM listed the table last; None for never.
+        iceberg_version: the newest version that its Iceberg metadata shows, -1 for none; None if it
+            maintains none.
     """
 
     table: Snapshot
@@ -65,6 +70,7 @@ class TableFacts:
     expired_log_files: int
     expired: Expired | None
     full_vacuum_ms: int | None
+    iceberg_version: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +192,24 @@ def _full_vacuum_reason(facts: TableFacts, policy: Policy) -> str | None:
     )
 
 
+def _iceberg(facts: TableFacts, policy: Policy) -> Iterator[Need]:
+    """Yield the conversion of versions that the Iceberg metadata lacks: a publication failed, its
+    process was killed, or another engine commits. Young ones are left to their writer.
+    """
+    if facts.iceberg_version is None:
+        return
+    behind = facts.table.version - facts.iceberg_version
+    is_old = facts.now_ms - facts.table.timestamp_ms >= _ICEBERG_BEHIND_MS
+    if behind >= _ICEBERG_BEHIND_MAX or (behind > 0 and is_old):
+        shown = f"version {facts.iceberg_version:,}" if facts.iceberg_version >= 0 else "none"
+        yield Need(
+            work=Work.ICEBERG,
+            why=f"Iceberg's readers see {shown}, {behind:,} behind version {facts.table.version:,}",
+            gain=float(behind),
+            cost=4.0 + behind,
+        )
+
+
 def _statistics(facts: TableFacts, policy: Policy) -> Iterator[Need]:
     """Yield the statistics of files that have none, which no query can skip."""
     candidates = adds_of(facts.table.files.where(_may_lack_statistics))
@@ -280,7 +304,7 @@ def _purge(facts: TableFacts, policy: Policy) -> Iterator[Need]:
         )
 
 
-_FINDERS = (_checkpoint, _log_cleanup, _vacuum, _statistics, _rewrites)
+_FINDERS = (_checkpoint, _log_cleanup, _vacuum, _iceberg, _statistics, _rewrites)
 
 
 def _mib(files: list[Add]) -> float:

@@ -27,6 +27,7 @@ class Work(Enum):
     OPTIMIZE = "optimize"
     PURGE = "purge"
     CLUSTER = "cluster"
+    ICEBERG = "iceberg metadata"
     LEFTOVERS = "leftovers"  # of the whole lake
     BRANCHES = "branches"  # of the whole lake
 
@@ -40,6 +41,7 @@ _SWITCHES: Mapping[Work, str] = {
     Work.OPTIMIZE: "optimize",
     Work.PURGE: "purge",
     Work.CLUSTER: "cluster",
+    Work.ICEBERG: "iceberg",
 }
 
 

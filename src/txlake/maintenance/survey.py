@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from txlake.commit.checkpointing import checkpoint_interval
 from txlake.commit.expired_files import expired_files, last_vacuum, note_read
+from txlake.commit.iceberg_publication import version_in_iceberg
 from txlake.commit.log_cleanup import expired_versions, log_files
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, TxlakeError
@@ -15,6 +16,7 @@ from txlake.log.snapshot import Snapshot
 from txlake.maintenance.needs import Expired, Need, TableFacts, needs_of
 from txlake.maintenance.order import Due
 from txlake.maintenance.policy import Policy, Work, policy_of
+from txlake.protocol.iceberg import maintains_iceberg
 from txlake.session.engine import Engine, Handle
 
 _logger = logging.getLogger(__name__)
@@ -149,7 +151,21 @@ def table_facts(
         expired_log_files=len(expired_log),
         expired=None if expired is None else Expired(len(expired.files), expired.size_bytes),
         full_vacuum_ms=last.full_ms,
+        iceberg_version=_iceberg_version(target.handle, table),
     )
+
+
+def _iceberg_version(handle: Handle, table: Snapshot) -> int | None:
+    """Return the newest version that a table's Iceberg metadata shows, -1 for none; None if it
+    maintains none, or this process can't read it, which is logged.
+    """
+    if not maintains_iceberg(table.metadata) or handle.chain:
+        return None
+    try:
+        return version_in_iceberg(handle.log, table)
+    except TxlakeError as error:
+        _logger.warning("%s: how far its Iceberg metadata is can't be seen: %s", handle.name, error)
+        return None
 
 
 def lake_needs(engine: Engine) -> list[Need]:

@@ -32,7 +32,15 @@ from txlake.session.membership.dropping import finish_interrupted
 from txlake.session.session import Session
 from txlake.session.transaction import Transaction
 from txlake.session.views.describe import Rows
-from txlake.sql.statements import AnalyzeTable, Optimize, Reorg, Statement, TablePath, Vacuum
+from txlake.sql.statements import (
+    AnalyzeTable,
+    Optimize,
+    Reorg,
+    RepairTable,
+    Statement,
+    TablePath,
+    Vacuum,
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +63,7 @@ _ACTIONS = {
     Work.OPTIMIZE: "OPTIMIZE {}",
     Work.PURGE: "REORG TABLE {} APPLY (PURGE)",
     Work.CLUSTER: "OPTIMIZE {}",
+    Work.ICEBERG: "REPAIR TABLE {} SYNC METADATA",
     Work.LEFTOVERS: "publish commits, remove dropped tables",
     Work.BRANCHES: "drop expired branches and tags",
 }
@@ -119,6 +128,9 @@ class Worker:
                 )
             case Work.VACUUM | Work.FULL_VACUUM:
                 return self._vacuum(handle, place, is_lite=work is Work.VACUUM, policy=policy)
+            case Work.ICEBERG:
+                self._session.carry_out(None, RepairTable(table=place))
+                return Gain()
             case Work.STATISTICS:
                 statement: Statement = AnalyzeTable(table=place, delta=True, only_missing=True)
             case Work.CLUSTER:

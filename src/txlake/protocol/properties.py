@@ -275,6 +275,7 @@ _KNOWN: Mapping[str, tuple[_Parser, str]] = {
     "txlake.maintenance.deletedRowsShare": _SHARE,
     "txlake.maintenance.enabled": _BOOLEAN,
     "txlake.maintenance.fullVacuumInterval": _INTERVAL,
+    "txlake.maintenance.iceberg": _BOOLEAN,
     "txlake.maintenance.logCleanup": _BOOLEAN,
     "txlake.maintenance.minExpiredFiles": _COUNT,
     "txlake.maintenance.minSmallFiles": (_whole_number(2), "a whole number from 2"),

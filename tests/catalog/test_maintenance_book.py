@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tests.catalog.ledgers import User
 from txlake.catalog import Catalog, maintenance_book
-from txlake.catalog.maintenance_book import Leftovers, MaintenanceEntry, claim_on
+from txlake.catalog.maintenance_book import Leftovers, MaintenanceEntry, QuietTable, claim_on
 from txlake.catalog.relations import sessions
 from txlake.errors import LockTimeout
 
@@ -54,6 +54,35 @@ def test_what_is_due_is_replaced_in_its_order(opened: Callable[[], Catalog]) -> 
     assert [entry.need for entry in here.maintenance.entries()] == ["optimize", "vacuum"]
     there.maintenance.replace_due([])
     assert [entry.need for entry in here.maintenance.entries()] == ["optimize"]
+
+
+def test_what_needs_nothing_is_known_to_all(opened: Callable[[], Catalog]) -> None:
+    here, there = opened().maintenance, opened().maintenance
+    assert there.quiet_tables() == {}
+    found = {"a": QuietTable(3, 1_000, "x"), "b": QuietTable(0, 2_000, "x")}
+    here.replace_quiet(found)
+    assert there.quiet_tables() == found
+    changed = {"b": QuietTable(1, 2_000, "x"), "c_%": QuietTable(0, 1, "")}
+    there.replace_quiet(changed)
+    assert here.quiet_tables() == changed
+    here.replace_quiet({})
+    assert there.quiet_tables() == {}
+
+
+def test_what_needs_nothing_as_before_is_not_written_again(
+    opened: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = opened().maintenance
+    found = {"a": QuietTable(3, 1_000, "x")}
+    book.replace_quiet(found)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("nothing is to be written")
+
+    monkeypatch.setattr(book._database, "write_relaxed", refuse)
+    book.replace_quiet(found)
+    with pytest.raises(AssertionError, match="nothing is to be written"):
+        book.replace_quiet({"a": QuietTable(4, 1_000, "x")})
 
 
 def test_what_is_due_as_before_is_not_written_again(

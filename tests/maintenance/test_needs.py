@@ -19,6 +19,7 @@ from txlake.maintenance.needs import (
     TableFacts,
     needs_of,
     packing_limits,
+    quiet_until_ms,
 )
 from txlake.maintenance.policy import Policy, Work
 from txlake.protocol.actions import Add, DeletionVector, Metadata
@@ -64,6 +65,8 @@ def facts_of(files: Sequence[Add] = (), **changed: object) -> TableFacts:
         checkpoint_version=0,
         checkpoint_interval=10,
         expired_log_files=0,
+        next_log_expiry_ms=None,
+        next_file_expiry_ms=None,
         expired=Expired(0, 0),
         full_vacuum_ms=NOW - DAY,
         iceberg_version=None,
@@ -349,6 +352,50 @@ def test_the_need_says_what_icebergs_readers_see() -> None:
     need = only(replace(facts, iceberg_version=1_198))
     assert need.why == "Iceberg's readers see version 1,198, 2 behind version 1,200"
     assert (need.gain, need.cost) == (2, 6)
+
+
+# Until when nothing is needed
+
+
+@pytest.mark.parametrize(
+    ("changed", "until_ms"),
+    [
+        pytest.param({}, NOW + DAY, id="a day at most"),
+        pytest.param({"next_log_expiry_ms": NOW + 7}, NOW + 7, id="the log's retention"),
+        pytest.param({"next_file_expiry_ms": NOW + 7}, NOW + 7, id="the files' retention"),
+        pytest.param({"next_file_expiry_ms": NOW + 2 * DAY}, NOW + DAY, id="later than a day"),
+        pytest.param({"full_vacuum_ms": NOW - 7 * DAY + 7}, NOW + 7, id="the full VACUUM"),
+        pytest.param(
+            {"expired": None, "full_vacuum_ms": NOW - DAY + 7}, NOW + 7, id="the log lacks commits"
+        ),
+        pytest.param({"iceberg_version": 1}, NOW + DAY, id="Iceberg's readers see the version"),
+    ],
+)
+def test_a_table_needs_nothing_until_a_time(changed: dict[str, object], until_ms: int) -> None:
+    facts = replace(facts_of(), **changed)  # type: ignore[arg-type]
+    assert works(facts) == set()
+    assert quiet_until_ms(facts, DEFAULT) == until_ms
+    later = replace(facts, now_ms=min(until_ms, NOW + DAY) - 1)
+    assert works(later) == set()
+
+
+def test_what_is_off_is_not_waited_for() -> None:
+    facts = facts_of(
+        next_log_expiry_ms=NOW + 1, next_file_expiry_ms=NOW + 2, full_vacuum_ms=NOW - 7 * DAY + 3
+    )
+    assert quiet_until_ms(facts, DEFAULT) == NOW + 1
+    off = {Work.LOG_CLEANUP, Work.VACUUM, Work.FULL_VACUUM}
+    assert quiet_until_ms(facts, Policy(off=frozenset(off))) == NOW + DAY
+    without_log = Policy(off=frozenset({Work.LOG_CLEANUP}))
+    assert quiet_until_ms(facts, without_log) == NOW + 2
+
+
+def test_young_versions_that_icebergs_readers_lack_are_waited_for() -> None:
+    facts = facts_of(iceberg_version=0)
+    facts = replace(facts, table=replace(facts.table, timestamp_ms=NOW - 1_000))
+    assert works(facts) == set()
+    assert quiet_until_ms(facts, DEFAULT) == NOW + 59_000
+    assert quiet_until_ms(facts, Policy(off=frozenset({Work.ICEBERG}))) == NOW + DAY
 
 
 # Policy

@@ -20,6 +20,14 @@ def fact(connection: Connection, name: str) -> str | None:
     return value
 
 
+def facts_named(connection: Connection, prefix: str) -> dict[str, str]:
+    """Return the texts whose names begin with a prefix, by the rest of their names."""
+    query = sa.select(facts.c.name, facts.c.value).where(
+        facts.c.name.startswith(prefix, autoescape=True)
+    )
+    return {name[len(prefix) :]: value for name, value in connection.execute(query)}
+
+
 def set_fact(connection: Connection, name: str, value: str) -> None:
     """Insert or replace the text of that name."""
     changed = connection.execute(sa.update(facts).where(facts.c.name == name).values(value=value))

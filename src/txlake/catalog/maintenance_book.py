@@ -7,14 +7,16 @@ that was killed is taken over once its lease has expired.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from txlake.catalog import counter_rows
 from txlake.catalog.database import Database
+from txlake.catalog.fact_rows import facts_named, remove_fact, set_fact
 from txlake.catalog.relations import commits, maintenance, tables
 from txlake.catalog.sessions import SessionEntry
 from txlake.catalog.shielding import shielded
@@ -23,6 +25,7 @@ from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceTyp
 ROWS_MAX = 1_000
 DUE, RUNNING, INTERRUPTED = "due", "running", "interrupted"
 _UNPUBLISHED_MS = 600_000
+_QUIET = "needs no maintenance: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,21 @@ class MaintenanceEntry:
     duration_ms: int | None = None
     session_id: int | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuietTable:
+    """A table that needs nothing for a while, unless it changes.
+
+    Attributes:
+        version: its newest version when it was surveyed.
+        until_ms: when time alone may bring a need, milliseconds since the epoch.
+        basis: names what its needs hang on besides its versions; another text makes this void.
+    """
+
+    version: int
+    until_ms: int
+    basis: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,29 @@ class MaintenanceBook:
             connection.execute(sa.delete(maintenance).where(is_due))
             for place, entry in enumerate(entries):
                 self._insert(connection, replace(entry, id=f"{DUE} {place:06}"))
+
+        self._database.write_relaxed(work)
+
+    def quiet_tables(self) -> dict[str, QuietTable]:
+        """Return the tables that need nothing, by table id, as rounds have found them."""
+        with self._database.reading() as connection:
+            texts = facts_named(connection, _QUIET)
+        return {table_id: QuietTable(*json.loads(text)) for table_id, text in texts.items()}
+
+    def replace_quiet(self, found: Mapping[str, QuietTable]) -> None:
+        """Record these tables, by table id, and no others; write only what has changed."""
+        known = self.quiet_tables()
+        gone = known.keys() - found.keys()
+        changed = {key: quiet for key, quiet in found.items() if known.get(key) != quiet}
+        if not gone and not changed:
+            return
+
+        def work(connection: Connection) -> None:
+            counter_rows.lock_sequence(connection)
+            for key in gone:
+                remove_fact(connection, _QUIET + key)
+            for key, quiet in changed.items():
+                set_fact(connection, _QUIET + key, json.dumps(astuple(quiet)))
 
         self._database.write_relaxed(work)
 

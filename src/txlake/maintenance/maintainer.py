@@ -19,6 +19,7 @@ from txlake.maintenance.policy import Policy, Work
 from txlake.maintenance.survey import (
     NotMaintained,
     Passed,
+    Survey,
     Target,
     lake_needs,
     policy_for,
@@ -79,7 +80,7 @@ class Maintainer:
         used_bytes = 0
         done: list[MaintenanceEntry] = []
         left: list[MaintenanceEntry] = []
-        for one in in_order(survey(self._engine, self._targets(), notes=True).due):
+        for one in in_order(self._survey().due):
             elapsed_ms = self._engine.system.monotonic_ms() - begun_ms
             step_cost = self._step_cost(one.need)
             refusal = self._budget.refusal(step_cost, elapsed_ms=elapsed_ms, used_bytes=used_bytes)
@@ -97,6 +98,18 @@ class Maintainer:
             self._engine.catalog.of_lake().maintenance.replace_due(left)
         _logger.info("a round of maintenance did %d of %d works", len(done), len(done) + len(left))
         return done + left
+
+    def _survey(self) -> Survey:
+        """Survey the tables, except those of a lake that an earlier survey found to need nothing
+        yet; record those that need nothing now.
+        """
+        if not self._has_book or self._tables is not None:
+            return survey(self._engine, self._targets(), notes=True)
+        book = self._engine.catalog.of_lake().maintenance
+        known = book.quiet_tables()
+        found = survey(self._engine, self._targets(), notes=True, quiet=known)
+        book.replace_quiet(found.quiet)
+        return found
 
     @property
     def _has_book(self) -> bool:

@@ -31,6 +31,7 @@ _VACUUM_REQUESTS = 6  # two commits, the plan and the note
 _FULL_VACUUM_GAIN = 5.0
 # A log that lacks commits is so again as long as a branch or a transaction keeps what they removed.
 _LISTED_AGAIN_MS = 86_400_000
+_QUIET_MS_MAX = 86_400_000
 # The process that commits publishes its version as Iceberg metadata at once, where it can.
 _ICEBERG_BEHIND_MS = 60_000
 _ICEBERG_BEHIND_MAX = 10
@@ -55,8 +56,10 @@ class TableFacts:
         checkpoint_version: that of the newest checkpoint; None without one.
         checkpoint_interval: how many versions are between checkpoints.
         expired_log_files: how many files of the log are past its retention.
+        next_log_expiry_ms: when more of them will be, if nobody commits; None for never.
         expired: data files past their retention; None if the log doesn't reach back to the last
             VACUUM, so that only a listing of the table finds them.
+        next_file_expiry_ms: when more data files may be, if nobody commits; None for never.
         full_vacuum_ms: when a VACUUM listed the table last; None for never.
         iceberg_version: the newest version that its Iceberg metadata shows, -1 for none; None if it
             maintains none.
@@ -68,7 +71,9 @@ class TableFacts:
     checkpoint_version: int | None
     checkpoint_interval: int
     expired_log_files: int
+    next_log_expiry_ms: int | None
     expired: Expired | None
+    next_file_expiry_ms: int | None
     full_vacuum_ms: int | None
     iceberg_version: int | None
 
@@ -99,6 +104,21 @@ class Need:
 def needs_of(facts: TableFacts, policy: Policy) -> list[Need]:
     """Return what a table needs, by its policy; in no order."""
     return [need for find in _FINDERS for need in find(facts, policy) if policy.allows(need.work)]
+
+
+def quiet_until_ms(facts: TableFacts, policy: Policy) -> int:
+    """Return until when a table that needs nothing still needs nothing if nobody commits to it, in
+    milliseconds since the epoch; a day from now at most.
+    """
+    times_ms: list[int | None] = [facts.now_ms + _QUIET_MS_MAX]
+    if policy.allows(Work.LOG_CLEANUP):
+        times_ms.append(facts.next_log_expiry_ms)
+    if policy.allows(Work.VACUUM):
+        times_ms += [facts.next_file_expiry_ms, _full_vacuum_due_ms(facts, policy)]
+    shown = facts.iceberg_version
+    if policy.allows(Work.ICEBERG) and shown is not None and shown < facts.table.version:
+        times_ms.append(facts.table.timestamp_ms + _ICEBERG_BEHIND_MS)
+    return min(time_ms for time_ms in times_ms if time_ms is not None)
 
 
 def packing_limits(facts: TableFacts, policy: Policy, bytes_max: int) -> PackingLimits:
@@ -172,24 +192,30 @@ def _is_enough(expired: Expired, policy: Policy) -> bool:
 
 def _full_vacuum_reason(facts: TableFacts, policy: Policy) -> str | None:
     """Return why VACUUM has to list the table now; None if it hasn't to."""
+    if facts.now_ms < _full_vacuum_due_ms(facts, policy):
+        return None
     last_ms, created_ms = facts.full_vacuum_ms, facts.table.metadata.created_time
-    interval_ms = policy.full_vacuum_interval_ms
     if facts.expired is None:
-        if last_ms is not None and facts.now_ms - last_ms < min(interval_ms, _LISTED_AGAIN_MS):
-            return None
         return (
             "the log doesn't reach back to the last VACUUM, so that only a listing finds old files"
         )
     since_ms = created_ms if last_ms is None else last_ms
     if since_ms is None:
         return "it isn't known when the table was created, nor when VACUUM last listed it"
-    age_ms = facts.now_ms - since_ms
-    if age_ms < interval_ms:
-        return None
     return (
-        f"the table was {'created' if last_ms is None else 'listed by VACUUM'} {_days(age_ms)} "
-        f"ago, and is listed every {_days(interval_ms)} for files that no commit names"
+        f"the table was {'created' if last_ms is None else 'listed by VACUUM'} "
+        f"{_days(facts.now_ms - since_ms)} ago, and is listed every "
+        f"{_days(policy.full_vacuum_interval_ms)} for files that no commit names"
     )
+
+
+def _full_vacuum_due_ms(facts: TableFacts, policy: Policy) -> int:
+    """Return when VACUUM has to list the table, which may be in the past."""
+    last_ms, interval_ms = facts.full_vacuum_ms, policy.full_vacuum_interval_ms
+    if facts.expired is None:
+        return 0 if last_ms is None else last_ms + min(interval_ms, _LISTED_AGAIN_MS)
+    since_ms = facts.table.metadata.created_time if last_ms is None else last_ms
+    return 0 if since_ms is None else since_ms + interval_ms
 
 
 def _iceberg(facts: TableFacts, policy: Policy) -> Iterator[Need]:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from txlake.catalog.maintenance_book import QuietTable
 from txlake.commit.checkpointing import checkpoint_interval
-from txlake.commit.expired_files import expired_files, last_vacuum, note_read
+from txlake.commit.expired_files import ExpiredFiles, expired_files, last_vacuum, note_read
 from txlake.commit.iceberg_publication import version_in_iceberg
-from txlake.commit.log_cleanup import expired_versions, log_files
+from txlake.commit.log_cleanup import expired_versions, log_files, midnight
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, TxlakeError
+from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
-from txlake.maintenance.needs import Expired, Need, TableFacts, needs_of
+from txlake.maintenance.needs import Expired, Need, TableFacts, needs_of, quiet_until_ms
 from txlake.maintenance.order import Due
 from txlake.maintenance.policy import Policy, Work, policy_of
 from txlake.protocol.iceberg import maintains_iceberg
+from txlake.protocol.table_properties import TableProperties
+from txlake.release import VERSION
 from txlake.session.engine import Engine, Handle
 
 _logger = logging.getLogger(__name__)
 _LAKE = "the lake"
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,17 @@ class Target:
 
     handle: Handle | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def table_id(self) -> str:
+        """The catalog's id of a table of a lake; "" for others."""
+        return "" if self.handle is None or self.handle.entry is None else self.handle.entry.id
+
+    @property
+    def head(self) -> int:
+        """The newest version as the catalog named it; -1 if it has none."""
+        entry = None if self.handle is None else self.handle.entry
+        return -1 if entry is None or entry.head is None else entry.head
 
     @property
     def name(self) -> str:
@@ -50,10 +67,15 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is due, and which tables aren't maintained."""
+    """What is due, which tables aren't maintained, and which are left alone for a while.
 
-    due: list[Due[Target]]
-    passed: list[Passed]
+    Attributes:
+        quiet: by table id; those that were known to be quiet, and weren't read, included.
+    """
+
+    due: list[Due[Target]] = field(default_factory=list)
+    passed: list[Passed] = field(default_factory=list)
+    quiet: dict[str, QuietTable] = field(default_factory=dict)
 
 
 def targets_of(engine: Engine) -> Iterator[Target]:
@@ -72,36 +94,72 @@ def targets_of(engine: Engine) -> Iterator[Target]:
                 yield Target(engine.at_entry(entry), database.properties)
 
 
-def survey(engine: Engine, targets: Iterator[Target], *, notes: bool = False) -> Survey:
+def survey(
+    engine: Engine,
+    targets: Iterable[Target],
+    *,
+    notes: bool = False,
+    quiet: Mapping[str, QuietTable] | None = None,
+) -> Survey:
     """Return what is due on these tables, and on the lake itself.
 
     Nothing is written, unless `notes` is set: then long stretches of logs that were read and showed
-    nothing to delete are recorded, and aren't read again.
+    nothing to delete are recorded, and aren't read again. `quiet`: what an earlier survey found, by
+    table id; the logs of such tables aren't read.
     """
-    found = Survey([], [])
+    found = Survey()
     if engine.catalog.is_lake:
         found.due.extend(Due(_LAKE, Target(), need) for need in lake_needs(engine))
     for target in targets:
-        try:
-            found.due.extend(
-                Due(target.name, target, need) for need in table_needs(engine, target, notes=notes)
-            )
-        except NotMaintained as error:
-            found.passed.append(Passed(target.name, str(error)))
-        except TxlakeError as error:
-            _logger.warning("%s: what it needs can't be seen: %s", target.name, error)
-            found.passed.append(Passed(target.name, f"{type(error).__name__}: {error}"))
+        known = _known_quiet(engine, target, quiet or {})
+        if known is None:
+            _survey_table(engine, target, found, notes=notes)
+        else:
+            found.quiet[target.table_id] = known
     return found
+
+
+def _known_quiet(
+    engine: Engine, target: Target, quiet: Mapping[str, QuietTable]
+) -> QuietTable | None:
+    """Return what is known of a table that needs nothing yet; None if it has to be surveyed."""
+    known = quiet.get(target.table_id)
+    if known is None or engine.system.now_ms() >= known.until_ms:
+        return None
+    expected = QuietTable(target.head, known.until_ms, _basis(engine, target))
+    return known if known == expected else None
+
+
+def _survey_table(engine: Engine, target: Target, found: Survey, *, notes: bool) -> None:
+    """Add to a survey what one table needs, or else how long it needs nothing."""
+    try:
+        table, policy = _table_and_policy(target)
+        facts = table_facts(engine, target, table, notes=notes)
+        needs = needs_of(facts, policy)
+        until_ms = quiet_until_ms(facts, policy)
+    except NotMaintained as error:
+        found.passed.append(Passed(target.name, str(error)))
+        return
+    except TxlakeError as error:
+        _logger.warning("%s: what it needs can't be seen: %s", target.name, error)
+        found.passed.append(Passed(target.name, f"{type(error).__name__}: {error}"))
+        return
+    found.due.extend(Due(target.name, target, need) for need in needs)
+    is_seen = facts.iceberg_version is not None or not maintains_iceberg(table.metadata)
+    if target.table_id and not needs and is_seen and until_ms > facts.now_ms:
+        found.quiet[target.table_id] = QuietTable(table.version, until_ms, _basis(engine, target))
+
+
+def _basis(engine: Engine, target: Target) -> str:
+    """Return a text that is another one if what a table's needs hang on besides its versions is:
+    the policy of its database, the defaults of this release, the size of OPTIMIZE's files.
+    """
+    parts = (VERSION, policy_of(target.properties, {}), engine.settings.target_file_bytes)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 class NotMaintained(Exception):
     """Raised for a table that isn't maintained; the message says why."""
-
-
-def table_needs(engine: Engine, target: Target, *, notes: bool = False) -> list[Need]:
-    """Return what a table needs now. Raises NotMaintained, and as `TableLog.latest`."""
-    table, policy = _table_and_policy(target)
-    return needs_of(table_facts(engine, target, table, notes=notes), policy)
 
 
 def policy_for(target: Target) -> Policy:
@@ -135,7 +193,7 @@ def table_facts(
     log, properties = target.handle.log, table.properties
     now_ms = log.system.now_ms()
     _, listing = log_files(log)
-    expired_log = expired_versions(log, retention_ms=properties.log_retention_ms).paths
+    expired_log = expired_versions(log, retention_ms=properties.log_retention_ms)
     last = last_vacuum(log)
     expired = expired_files(
         log, now_ms - properties.deleted_file_retention_ms, last=last, listing=listing
@@ -148,11 +206,36 @@ def table_facts(
         target_file_bytes=engine.settings.target_file_bytes,
         checkpoint_version=listing.checkpoints[-1].version if listing.checkpoints else None,
         checkpoint_interval=checkpoint_interval(table),
-        expired_log_files=len(expired_log),
+        expired_log_files=len(expired_log.paths),
+        next_log_expiry_ms=_next_log_expiry_ms(listing, expired_log.kept, properties),
         expired=None if expired is None else Expired(len(expired.files), expired.size_bytes),
+        next_file_expiry_ms=_next_file_expiry_ms(listing, expired, properties),
         full_vacuum_ms=last.full_ms,
         iceberg_version=_iceberg_version(target.handle, table),
     )
+
+
+def _next_log_expiry_ms(
+    listing: Listing, kept: int | None, properties: TableProperties
+) -> int | None:
+    """Return when the log is kept from a later checkpoint on; None without one."""
+    for checkpoint in listing.checkpoints:
+        if kept is None or checkpoint.version > kept:
+            commit = listing.commits.get(checkpoint.version, checkpoint.parts[0])
+            return midnight(commit.modified_ms + _DAY_MS - 1) + properties.log_retention_ms
+    return None
+
+
+def _next_file_expiry_ms(
+    listing: Listing, expired: ExpiredFiles | None, properties: TableProperties
+) -> int | None:
+    """Return when the oldest commit of the retention leaves it; None without one."""
+    outside = -1 if expired is None or expired.version is None else expired.version
+    inside = (version for version in listing.commits if version > outside)
+    oldest = min(inside, default=None)
+    if oldest is None:
+        return None
+    return listing.commits[oldest].modified_ms + properties.deleted_file_retention_ms + 1
 
 
 def _iceberg_version(handle: Handle, table: Snapshot) -> int | None:

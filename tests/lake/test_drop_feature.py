@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import pytest
 
 import txlake
@@ -11,9 +14,9 @@ from txlake.commit.checkpoint_protection import BEFORE_VERSION
 from txlake.commit.checkpointing import write_checkpoint
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable, InvalidRequest, Unavailable
-from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.file_names import V2Checkpoint, parse_name
+from txlake.ports import StoredObject
+from txlake.protocol.file_names import V2Checkpoint, parse_name, version_of
 from txlake.protocol.statistics import FileStatistics
 from txlake.session.engine import Handle
 from txlake.sql.statements import TableName
@@ -137,10 +140,17 @@ def test_the_history_is_truncated_where_it_may_be(t: txlake.Lake) -> None:
 def old_until(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commits up to that version are older than any retention, and the others are new."""
 
-    def times(listing: Listing) -> dict[int, int]:
-        return {one: one if one <= version else 10**15 + one for one in listing.commits}
+    real = log_cleanup.files_until
 
-    monkeypatch.setattr(log_cleanup, "increasing_file_times", times)
+    def until(objects: Iterable[StoredObject], time_ms: int) -> tuple[int, list[StoredObject]]:
+        """Take the objects for older, or younger, than they are."""
+        aged = (
+            replace(item, modified_ms=0 if version_of(item.path) <= version else 10**15)
+            for item in objects
+        )
+        return real(aged, time_ms)
+
+    monkeypatch.setattr(log_cleanup, "files_until", until)
 
 
 # The version that the log would begin with has the type changes, of which no later one tells.

@@ -89,10 +89,11 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     return sorted(expired)
 
 
-def log_files(log: TableLog) -> tuple[list[StoredObject], Listing]:
-    """Return the objects of the log's versions, and those that replay uses, by one listing."""
-    objects = list(_version_files(log.store))
-    return objects, _listing_of(objects)
+def own_listing(log: TableLog) -> Listing:
+    """Return the files of the log's versions by one listing: on a branch without the parent's, and
+    of a table of a lake those that are published.
+    """
+    return _listing_of(_version_files(log.store))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

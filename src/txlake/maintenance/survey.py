@@ -11,7 +11,7 @@ from txlake.catalog.maintenance_book import QuietTable
 from txlake.commit.checkpointing import checkpoint_interval
 from txlake.commit.expired_files import ExpiredFiles, expired_files, last_vacuum, note_read
 from txlake.commit.iceberg_publication import version_in_iceberg
-from txlake.commit.log_cleanup import expired_versions, log_files, midnight
+from txlake.commit.log_cleanup import expired_versions, midnight, own_listing
 from txlake.commit.membership import is_catalog_managed
 from txlake.errors import InvalidRequest, TxlakeError
 from txlake.log.segment import Listing
@@ -192,7 +192,7 @@ def table_facts(
     assert target.handle is not None, "the lake itself is no table"
     log, properties = target.handle.log, table.properties
     now_ms = log.system.now_ms()
-    _, listing = log_files(log)
+    listing = own_listing(log)
     expired_log = expired_versions(log, retention_ms=properties.log_retention_ms)
     last = last_vacuum(log)
     expired = expired_files(

@@ -67,6 +67,7 @@ ALLOWED = {
     "context._jvm = None",
     "from pyspark import RDD, SparkContext",
     "self._context: SparkContext = classic.sparkSession.sparkContext",
+    "plan = java._jdf.queryExecution().optimizedPlan()",
     "batches = classic._jdf.toArrowBatchRdd().toJavaRDD()",
     "self._rows: RDD[Any] = RDD(batches, self._context, NoOpSerializer())",
     'found = classic._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS")',

@@ -170,7 +170,7 @@ def iter_rows(
     for batch in file.iter_batches(
         rows, row_groups=list(numbers), columns=columns.names, use_threads=False
     ):
-        if is_old and any(map(_has_old_time, batch.columns)):
+        if is_old and any(map(has_old_time, batch.columns)):
             raise ValueError(OLD_TIMES)
         count += batch.num_rows
         yield columns.of(batch)
@@ -228,7 +228,7 @@ def has_old_times(file: pq.ParquetFile) -> bool:
     groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
     rows = batch_rows(groups, file.schema_arrow)
     batches = file.iter_batches(rows, use_threads=False)
-    return any(_has_old_time(column) for batch in batches for column in batch.columns)
+    return any(has_old_time(column) for batch in batches for column in batch.columns)
 
 
 def is_legacy(footer: Mapping[bytes, bytes] | None) -> bool:
@@ -418,7 +418,7 @@ def _is_readable_as(file_type: pa.DataType, target: pa.DataType) -> bool:
     return (both_signed or both_float) and bool(file_type.bit_width < target.bit_width)
 
 
-def _has_old_time(array: pa.Array) -> bool:
+def has_old_time(array: pa.Array) -> bool:
     """Return whether an array contains a time, at any depth, that the old and today's calendar tell
     apart.
 
@@ -432,9 +432,9 @@ def _has_old_time(array: pa.Array) -> bool:
         first, limit = pc.min(micros).as_py(), SAME_MICROS_FROM
         return first is not None and first < limit
     if pa.types.is_struct(array.type):
-        return any(_has_old_time(child) for child in array.flatten())
+        return any(has_old_time(child) for child in array.flatten())
     if pa.types.is_map(array.type):
-        return _has_old_time(array.keys) or _has_old_time(array.items)
+        return has_old_time(array.keys) or has_old_time(array.items)
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
-        return _has_old_time(array.flatten())
+        return has_old_time(array.flatten())
     return False

@@ -183,7 +183,7 @@ def _plan(
 
     Raises as `read_rows`.
     """
-    columns = _columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
+    columns = exact_columns(file, items, by_id=work.snapshot.column_mapping_mode == "id")
     groups = list(_needed_groups(file, positions))
     if known is not None:
         may_match = _groups(file, columns, items, known, work.snapshot)
@@ -238,7 +238,7 @@ def _range(chunk: pq.ColumnChunkMetaData) -> tuple[int, int] | None:
     return bounds if all(type(bound) is int for bound in bounds) else None
 
 
-def _columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
+def exact_columns(file: pq.ParquetFile, items: Sequence[Field], *, by_id: bool) -> Columns:
     """Find the columns in the file; a missing one is null.
 
     Raises ValueError where Spark might read other values: a type that isn't exactly the table's,
@@ -262,6 +262,6 @@ def _names_of(work: LocalTable, file: pq.ParquetFile, items: Sequence[Field]) ->
     """Return the file's names of these columns; none if one of them can't be read as by Spark."""
     try:
         by_id = work.snapshot.column_mapping_mode == "id"
-        return _columns(file, items, by_id=by_id).names if items else []
+        return exact_columns(file, items, by_id=by_id).names if items else []
     except ValueError:
         return []

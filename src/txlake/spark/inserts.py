@@ -40,6 +40,7 @@ from txlake.spark.identities import (
     refuse_explicit_values,
     supplied_columns,
 )
+from txlake.spark.parquet_frames import parquet_rows
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_errors import translating
 from txlake.spark.table_access import TableAccess
@@ -335,6 +336,8 @@ def _few_rows(frame: DataFrame, snapshot: Snapshot) -> list[pa.Table] | None:
         return None
     if not _is_small(frame):
         return None
+    if (held := parquet_rows(frame, _FEW_ROWS_MAX)) is not None:
+        return [held] if held.num_rows else []
     numbered = frame.select("*", F.spark_partition_id().alias(_PARTITION))
     try:
         collected = numbered.limit(_FEW_ROWS_MAX + 1).toArrow()

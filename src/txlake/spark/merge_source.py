@@ -27,6 +27,7 @@ from txlake.log.predicates import (
     parse_or_opaque,
 )
 from txlake.protocol.types import Array, DataType, Map, Primitive, Struct
+from txlake.spark.parquet_frames import parquet_rows
 from txlake.spark.reading import estimated_bytes
 from txlake.spark.spark_sessions import create_frame
 from txlake.spark.table_access import TableAccess
@@ -43,6 +44,7 @@ from txlake.sql.statements import (
 )
 
 SOURCE_BYTES_MAX = 32 * 1024 * 1024
+_FILES_MAX = 16
 _TEXT_BYTES = 20
 _NESTED_BYTES = 100
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
@@ -95,6 +97,10 @@ def collect_source(
     if len(set(folded)) < len(folded) or not all(_is_exact_in_arrow(item.type) for item in parsed):
         return None
     rows_max = SOURCE_BYTES_MAX // max(8, sum(_width(item.type) for item in parsed))
+    rows = parquet_rows(source, rows_max, _FILES_MAX)
+    if rows is not None:
+        alias = statement.source_alias or _alias_of(work, statement, source)
+        return CollectedSource(rows, parsed, alias, source.schema)
     if (estimated_bytes(source) or 0) > SOURCE_BYTES_MAX:
         # Spark overestimates joins, so the source may still be small.
         row_count = source.select(F.lit(1).alias("one")).limit(rows_max + 1).count()

@@ -18,7 +18,7 @@ from txlake.ports import OpenTransactions
 from txlake.protocol.actions import Cdc
 from txlake.protocol.deletion_vectors import relative_file_name, relative_vector
 from txlake.protocol.file_names import commit_path
-from txlake.protocol.last_vacuum import LAST_VACUUM_PATH, LastVacuum
+from txlake.protocol.last_vacuum import LAST_VACUUM_PATH, LastVacuum, write_last_vacuum
 
 _UUID = "6f3d0c1e-0f4b-4f0a-9c39-0d6d6f7f4f10"
 
@@ -83,6 +83,14 @@ def test_the_next_one_reads_on_from_there() -> None:
     read = [path for kind, path in table.store.requests if kind == "get" and "json" in path]
     assert commit_path(6) in read
     assert last_vacuum(table.open()) == LastVacuum(6)
+
+
+def test_a_note_of_a_version_that_the_table_lacks_is_passed_over() -> None:
+    table = table_of()
+    noted = LastVacuum(99, table.clock.time_ms + DAY)
+    table.store.files[LAST_VACUUM_PATH] = (write_last_vacuum(noted), START)
+    assert run(table).paths == ("f0", "f1", "f2", "f3", "f4")
+    assert last_vacuum(table.open()) == LastVacuum(5)
 
 
 def test_a_full_vacuum_says_how_far_it_came_and_when() -> None:

@@ -31,6 +31,7 @@ def test_the_keys_are_delta_sparks_and_one_of_our_own() -> None:
         b"[]",
         b"7",
         b"\xff",
+        b"[" * 100_000,
         b'{"latestCommitVersionOutsideOfRetentionWindow": "3"}',
         b'{"latestCommitVersionOutsideOfRetentionWindow": true}',
         b'{"latestCommitVersionOutsideOfRetentionWindow": -1}',
@@ -39,6 +40,19 @@ def test_the_keys_are_delta_sparks_and_one_of_our_own() -> None:
 )
 def test_a_damaged_file_says_nothing(data: bytes) -> None:
     assert read_last_vacuum(data) == LastVacuum()
+
+
+@pytest.mark.parametrize(
+    ("noted", "expected"),
+    [
+        (LastVacuum(5, 10), LastVacuum(5, 10)),
+        (LastVacuum(6, 10), LastVacuum(None, 10)),
+        (LastVacuum(5, 11), LastVacuum(5, None)),
+        (LastVacuum(), LastVacuum()),
+    ],
+)
+def test_later_versions_and_times_are_not_believed(noted: LastVacuum, expected: LastVacuum) -> None:
+    assert noted.possible(newest=5, now_ms=10) == expected
 
 
 def test_nothing_goes_back() -> None:

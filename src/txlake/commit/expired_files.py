@@ -60,11 +60,13 @@ class ExpiredFiles:
 
 
 def last_vacuum(log: TableLog) -> LastVacuum:
-    """Return how far the last VACUUM of the table came."""
+    """Return how far the last VACUUM of the table came, as far as that may be true."""
     try:
-        return read_last_vacuum(log.store.get(LAST_VACUUM_PATH))
+        noted = read_last_vacuum(log.store.get(LAST_VACUUM_PATH))
     except FileNotFoundError:
         return LastVacuum()
+    newest = None if log.known is None else log.newest_known
+    return noted.possible(newest, log.system.now_ms())
 
 
 def note_vacuum(log: TableLog, done: LastVacuum) -> None:

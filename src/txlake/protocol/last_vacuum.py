@@ -36,6 +36,20 @@ class LastVacuum:
             full_ms=_latest(self.full_ms, later.full_ms),
         )
 
+    def possible(self, newest: int | None, now_ms: int) -> LastVacuum:
+        """Return what may be true of a table with this newest version, None if it isn't known, at
+        this time.
+
+        A table that was restored from a copy may have a file of later versions, and the clock of a
+        host may be wrong: believed, nothing would be deleted until then.
+        """
+        return LastVacuum(_at_most(self.version, newest), _at_most(self.full_ms, now_ms))
+
+
+def _at_most(value: int | None, limit: int | None) -> int | None:
+    """Return the value; None for one above the limit."""
+    return None if value is not None and limit is not None and value > limit else value
+
 
 def _latest(*values: int | None) -> int | None:
     return max((value for value in values if value is not None), default=None)
@@ -45,7 +59,7 @@ def read_last_vacuum(data: bytes) -> LastVacuum:
     """Return the content of the file; nothing is known by one that can't be read."""
     try:
         fields = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return LastVacuum()
     if not isinstance(fields, dict):
         return LastVacuum()

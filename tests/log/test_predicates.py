@@ -152,6 +152,13 @@ def test_a_pattern_with_more_than_a_prefix_still_has_the_prefix() -> None:
     assert isinstance(found.parts[1], Opaque)
 
 
+def test_a_name_may_begin_with_a_zero_and_an_x() -> None:
+    assert parse_predicate("0xAB = X'00'") == Comparison(("0xAB",), Operator.EQUAL, b"\x00")
+    found = parse_predicate("a = 0xAB")
+    assert isinstance(found, Opaque)
+    assert found.columns == frozenset({("a",), ("0xAB",)})
+
+
 def test_a_long_chain_is_one_node() -> None:
     numbers = range(3_000)
     for word, kind in (("OR", Or), ("AND", And)):

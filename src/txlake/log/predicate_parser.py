@@ -36,6 +36,7 @@ from txlake.log.predicate_nodes import (
     Predicate,
     StartsWith,
 )
+from txlake.log.spark_dialect import SparkSql
 from txlake.protocol.partition_values import parse_value
 from txlake.protocol.types import Primitive
 
@@ -102,7 +103,7 @@ def condition_of(text: str) -> exp.Expression:
     """Return the text as sqlglot parses it. Raises InvalidRequest where it isn't one expression,
     and RecursionError where it is nested too deeply.
     """
-    dialect = Databricks()
+    dialect = SparkSql()
     try:
         found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
     except ParseError as error:

@@ -15,6 +15,7 @@ from sqlglot import TokenType, exp, parse_one
 from sqlglot.dialects.databricks import Databricks
 from sqlglot.errors import SqlglotError
 
+from txlake.log.spark_dialect import SparkSql
 from txlake.log.text_rules import TextRules
 
 # Besides its own errors sqlglot raises these on texts that break its parser's assumptions.
@@ -29,7 +30,7 @@ PARSER_FAILURES = (
 )
 
 
-class TxlakeSql(Databricks):
+class TxlakeSql(SparkSql):
     """Databricks SQL, every statement as plain tokens."""
 
     class Tokenizer(Databricks.Tokenizer):

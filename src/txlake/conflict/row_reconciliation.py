@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 from pyroaring import BitMap64
@@ -116,8 +117,14 @@ class _Reconciliation:
         self._unwritten = dict(footprint.unwritten)
         self._outputs = {canonical_path(file.path): file for file in winner.added}
         self._ours_moved = footprint.moves or RowMoves(footprint.removed, footprint.added)
-        removed = [_with_statistics(file, self._removed) for file in winner.removed]
-        self._theirs_moved = RowMoves(removed, winner.added)
+        self._winner = winner
+
+    @cached_property
+    def _theirs_moved(self) -> RowMoves:
+        """Where the winner moved rows, which only matters if it rewrote a file of both."""
+        ours, winner = self._before.removed_by_path, self._winner
+        removed = [_with_statistics(file, ours) for file in winner.removed]
+        return RowMoves(removed, winner.added)
 
     def footprint(self) -> Footprint:
         """Return the transaction with the files updated so far."""

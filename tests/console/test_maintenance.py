@@ -15,6 +15,7 @@ from txlake.catalog.maintenance_book import (
     claim_on,
 )
 from txlake.commands import HANDLERS
+from txlake.console.formatting import time_text
 from txlake.console.maintenance import PAGE_SIZE
 from txlake.maintenance.maintainer import Maintainer
 from txlake.maintenance.order import Budget
@@ -82,6 +83,21 @@ def test_what_a_round_leaves_is_due_and_what_it_does_is_shown_with_its_gain(
         assert " freed" in done
     assert 'href="/maintenance?table=default.orders"' in table
     assert "default.orders" not in _part(browser.page("/tables/default.stock"), "Newest works")
+
+
+def test_until_when_a_table_needs_nothing_is_shown_until_it_changes(
+    lake: PlainLake, browser: Browser
+) -> None:
+    _round(lake)
+    assert "2 tables need nothing until they change" in browser.page("/maintenance")
+    orders = lake.engine.catalog.find("default", "orders")
+    assert orders is not None
+    quiet = _book(lake).quiet_tables()[orders.id]
+    text = browser.page("/tables/default.orders")
+    assert f"It needs nothing until {time_text(quiet.until_ms)}, unless it changes" in text
+    assert "No work of" not in text
+    lake.sql("INSERT INTO orders VALUES (7, 'x', 1)")
+    assert "It needs nothing" not in browser.page("/tables/default.orders")
 
 
 def test_who_works_and_who_holds_a_claim_is_shown(lake: PlainLake, browser: Browser) -> None:

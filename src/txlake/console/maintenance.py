@@ -13,6 +13,7 @@ from txlake.catalog.sessions import SessionEntry
 from txlake.conflict.locking import LockStatus, ResourceType
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.resource_names import ResourceNames
+from txlake.session.engine import Handle
 
 PAGE_SIZE = 100
 STATES = ("done", "nothing", "yielded", "failed", "interrupted")
@@ -47,8 +48,16 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMaintenance:
-    """What the record says of one table: what is due, in order, and the newest works."""
+    """What the record says of one table.
 
+    Attributes:
+        due: what is due, in order.
+        newest: the newest works.
+        quiet_until_ms: until when it needs nothing unless it changes, milliseconds since the epoch;
+            None if it has changed since, or has never been looked at.
+    """
+
+    quiet_until_ms: int | None
     due: Sequence[RecordedWork]
     newest: Sequence[RecordedWork]
 
@@ -74,6 +83,7 @@ def page(request: PageRequest) -> TemplateValues:
         "due": [work for work in matching if work.entry.state == DUE],
         "ended": shown[number * PAGE_SIZE : (number + 1) * PAGE_SIZE],
         "total": len(shown),
+        "quiet": len(request.engine.catalog.of_lake().maintenance.quiet_tables()),
         "table": request.query.get("table", ""),
         "state": state,
         "states": STATES,
@@ -82,12 +92,17 @@ def page(request: PageRequest) -> TemplateValues:
     }
 
 
-def of_table(request: PageRequest, name: str) -> TableMaintenance:
-    """Return what is due on the table `database.table`, and its five newest works."""
-    works = [work for work in _works(request) if work.entry.table_name == name]
+def of_table(request: PageRequest, handle: Handle) -> TableMaintenance:
+    """Return what is due on a table of the lake, and its five newest works."""
+    works = [work for work in _works(request) if work.entry.table_name == handle.name]
     begun = [work for work in reversed(works) if work.entry.state != DUE]
+    entry = handle.entry
+    assert entry is not None, "a table of the console is the lake's"
+    quiet = request.engine.catalog.of_lake().maintenance.quiet_tables().get(entry.id)
     return TableMaintenance(
-        due=[work for work in works if work.entry.state == DUE], newest=begun[:_OF_TABLE_MAX]
+        quiet_until_ms=None if quiet is None or quiet.version != entry.head else quiet.until_ms,
+        due=[work for work in works if work.entry.state == DUE],
+        newest=begun[:_OF_TABLE_MAX],
     )
 
 

@@ -155,7 +155,7 @@ def table_page(request: PageRequest) -> TemplateValues:
         "rows": rows.sample(request.engine, handle, snapshot),
         "history": handle.log.history(_HISTORY_MAX),
         "now_ms": request.engine.system.now_ms(),
-        "maintenance": maintenance.of_table(request, handle.name),
+        "maintenance": maintenance.of_table(request, handle),
         "vacuum_preview": vacuum_preview(request, handle) if request.query.get("vacuum") else None,
     }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from tests.session.offline import Offline
 from txlake.commands import HANDLERS
@@ -55,3 +58,13 @@ def states(lake: Offline) -> list[tuple[str | None, str, str]]:
 def operations(lake: Offline, name: str = "t") -> list[str]:
     """The operations in a table's history, the oldest first."""
     return [str(row["operation"]) for row in reversed(handle_of(lake, name).log.history())]
+
+
+def age_log(lake: Offline, days: int, name: str = "t") -> None:
+    """Make a table's files and log older."""
+    folder = Path(unquote(urlsplit(handle_of(lake, name).store.url).path))
+    for path in folder.rglob("*"):
+        if path.is_file():
+            time_s = path.stat().st_mtime - days * 86_400
+            os.utime(path, (time_s, time_s))
+    lake.engine.forget_all()

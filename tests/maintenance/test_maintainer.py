@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pytest
@@ -15,6 +13,7 @@ import sqlalchemy as sa
 
 from tests.maintenance.maintaining import (
     FEW,
+    age_log,
     create,
     handle_of,
     maintainer_of,
@@ -171,16 +170,6 @@ def test_deleted_rows_are_dropped(lake: Offline) -> None:
     assert (done.need, done.state, done.row_count) == ("purge", "done", 1)
     # Of the other file a sixth is deleted.
     assert newest(lake).files.totals.deleted_records == 1
-
-
-def age_log(lake: Offline, days: int, name: str = "t") -> None:
-    """Make a table's files and log older."""
-    folder = Path(unquote(urlsplit(handle_of(lake, name).store.url).path))
-    for path in folder.rglob("*"):
-        if path.is_file():
-            time_s = path.stat().st_mtime - days * 86_400
-            os.utime(path, (time_s, time_s))
-    lake.engine.forget_all()
 
 
 SOON = (

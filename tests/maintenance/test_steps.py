@@ -12,9 +12,18 @@ import pytest
 
 import txlake.maintenance.maintainer as maintainer_module
 import txlake.maintenance.work as work_module
-from tests.maintenance.maintaining import create, handle_of, maintainer_of, newest, operations
+from tests.maintenance.maintaining import (
+    FEW,
+    age_log,
+    create,
+    handle_of,
+    maintainer_of,
+    newest,
+    operations,
+)
 from tests.session.offline import Offline
 from txlake.maintenance.maintainer import Maintainer
+from txlake.maintenance.policy import Work
 from txlake.maintenance.work import Gain, Worker
 from txlake.session.membership.attachment import attach
 from txlake.sql.statements import TablePath
@@ -129,6 +138,37 @@ def test_work_of_one_step_has_one(
     monkeypatch.setattr(Worker, "on_table", nothing)
     maintainer_of(lake).run()
     assert len(calls) == 1
+
+
+def test_a_budget_that_a_step_has_used_up_ends_the_work(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(lake)
+    cost = 2 * total_bytes(lake)
+    calls, moving = doing(Gain(data_bytes=cost, is_all=False))
+    monkeypatch.setattr(Worker, "on_table", moving)
+    maintainer_of(lake, data_bytes=cost).run()
+    assert len(calls) == 1
+
+
+def test_another_need_of_the_table_is_not_this_one(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(lake, properties=f"{FEW}, 'delta.deletedFileRetentionDuration' = 'interval 0 days'")
+    lake.run("OPTIMIZE t")
+    age_log(lake, 1)
+    for number in range(3):
+        lake.run(f"INSERT INTO t VALUES ({number})")
+    works: list[object] = []
+    real = Worker.on_table
+
+    def on_table(self: Worker, *given: Any) -> Gain:
+        works.append(given[1])
+        return real(self, *given)
+
+    monkeypatch.setattr(Worker, "on_table", on_table)
+    maintainer_of(lake).run()
+    assert works == [Work.OPTIMIZE, Work.VACUUM]
 
 
 def test_a_table_that_is_switched_off_meanwhile_is_left(

@@ -92,7 +92,7 @@ MODULES = {
     ),
     "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
-    "maintenance": ("needs", "order", "policy"),
+    "maintenance": ("maintainer", "needs", "order", "policy", "work"),
     "commands": ("table_branches",),
     "protocol": ("branching",),
     "storage": ("proof",),

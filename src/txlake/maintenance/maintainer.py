@@ -103,7 +103,7 @@ class Maintainer:
         """Survey the tables, except those of a lake that an earlier survey found to need nothing
         yet; record those that need nothing now.
         """
-        if not self._has_book or self._tables is not None:
+        if not self._has_book:
             return survey(self._engine, self._targets(), notes=True)
         book = self._engine.catalog.of_lake().maintenance
         known = book.quiet_tables()

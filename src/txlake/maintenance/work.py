@@ -175,18 +175,18 @@ class Worker:
         *,
         excludes: bool,
     ) -> Gain:
-        """Run a statement that rewrites files, or adds them again, in a transaction of its own."""
+        """Run a statement that rewrites files, or adds them again, in a transaction of its own.
+
+        If it fails, the session rolls it back when it is closed.
+        """
         transaction = self._session.begin(explicit=False)
-        try:
+        if excludes:
+            self._exclude_writers(transaction, handle, facts)
+        with self._yielding(transaction):
+            self._session.carry_out(transaction, statement)
             if excludes:
-                self._exclude_writers(transaction, handle, facts)
-            with self._yielding(transaction):
-                self._session.carry_out(transaction, statement)
-                if excludes:
-                    self._require_alone(transaction)
-                transaction.commit()
-        finally:
-            transaction.rollback()
+                self._require_alone(transaction)
+            transaction.commit()
         after = handle.log.latest()
         moved = [
             _metrics(commit.info)

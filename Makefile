@@ -62,7 +62,7 @@ demo: setup ## an order system: transactions over three tables, on real data
 demo-bucket: setup-python ## its orders in a bucket, taken by processes of two hosts, one of which is killed
 	@$(PYTHON) examples/two_hosts.py
 
-test: core-peers ## the tests' core, on a local Spark in parallel processes: twelve minutes on two idle cores
+test: core-peers ## the tests' core, on a local Spark in parallel processes: 25 minutes on two idle cores
 	@$(PYTHON) -m pytest $(IN_PROCESSES) --part core $(PYTEST_ARGS)
 
 .PHONY: test-quick

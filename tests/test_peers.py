@@ -55,8 +55,12 @@ def test_make_brings_the_programs_that_scripts_bring() -> None:
     makefile = page("Makefile")
     scripts = {found for how in PEERS.values() for found in re.findall(r"tools/\w+\.sh", how)}
     scripts.remove("tools/unity_server.sh")  # of a checkout, by hand
+    scripts.remove("tools/python_peer.sh")
     [brought] = re.findall(r"^PEERS := (.*)", makefile, re.MULTILINE)
     assert {f"tools/{name.removeprefix('peer-')}.sh" for name in brought.split()} == scripts
+    by_name = {name for how in PEERS.values() for name in re.findall(r"python_peer\.sh (\S+)", how)}
+    [brought] = re.findall(r"^PYTHON_PEERS := (.*)", makefile, re.MULTILINE)
+    assert {name.removeprefix("python-") for name in brought.split()} == by_name
     [core] = re.findall(r"^test: (.*?) ##", makefile, re.MULTILINE)
     [rest] = re.findall(r"^test-rest: (.*?) ##", makefile, re.MULTILINE)
     assert core == "core-peers"

@@ -310,7 +310,8 @@ def test_the_proxy_delays_and_counts_what_the_server_answers() -> None:
     assert len(longest_chain(spans)) == 3
 
 
-@pytest.mark.parametrize("engine", ["delta-rs", pytest.param("txlake", marks=pytest.mark.broad)])
+@pytest.mark.broad
+@pytest.mark.parametrize("engine", ["delta-rs", "txlake"])
 def test_two_statements_of_an_engine_are_measured_without_delay(
     tmp_path: Path, engine: str
 ) -> None:

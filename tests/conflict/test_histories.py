@@ -134,7 +134,7 @@ def test_what_commits_is_what_the_level_promises(
 @pytest.mark.parametrize(
     ("level", "name", "start"),  # near a history that goes wrong
     [
-        (Level.SERIALIZABLE, "select_not_true", 9),
+        pytest.param(Level.SERIALIZABLE, "select_not_true", 9, marks=pytest.mark.broad),
         (Level.SERIALIZABLE, "rows_added", 4),
         (Level.WRITE_SERIALIZABLE, "rows_added", 4),
         (Level.WRITE_SERIALIZABLE, "rows_deleted", 23),

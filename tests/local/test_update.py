@@ -52,7 +52,9 @@ def full(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> PathT
     return made
 
 
-@pytest.fixture(params=["true", "false"], ids=["ansi", "not ansi"])
+@pytest.fixture(
+    params=["true", pytest.param("false", marks=pytest.mark.broad)], ids=["ansi", "not ansi"]
+)
 def ansi(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", request.param)

@@ -192,6 +192,7 @@ def test_copy_into_a_branch(enabled: SparkSession, lake: txlake.Lake, tmp_path: 
     assert ids(spark.table("t")) == [1, 5]
 
 
+@pytest.mark.broad
 def test_streams_of_an_enabled_session(
     enabled: SparkSession, lake: txlake.Lake, tmp_path: Path
 ) -> None:

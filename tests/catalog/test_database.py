@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -19,6 +20,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.opening import open_database
 from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.relations import facts
+from txlake.catalog.schema import upgrade
 from txlake.errors import InvalidRequest, Unavailable
 from txlake.system import System
 
@@ -96,6 +98,15 @@ def test_a_writer_waits_for_another_no_longer_than_it_is_told(
             quick.create_database("d")
     quick.create_database("d")
     quick.close()
+    database.close()
+
+
+def test_a_lake_is_made_while_another_is_in_the_same_database(postgres: PostgresServer) -> None:
+    first, second = (postgres.make_schema(f"lake_{uuid.uuid4().hex}") for _ in range(2))
+    database = Database(first, System())
+    with relaxed_transaction(database) as connection:
+        upgrade(database, connection)
+        Catalog(second, System(), busy_timeout_s=0.05).close()
     database.close()
 
 

@@ -23,8 +23,11 @@ _REVISIONS = "txlake_revision"
 # relation `txlake_schema`.
 _FIRST_REVISION = "0006"
 _BEFORE_REVISIONS = "txlake_schema"
-# An arbitrary number, the same in every txlake that shares a PostgreSQL database.
-_UPGRADE_LOCK = 0x74786C61
+# PostgreSQL's lock of an upgrade: the first number is arbitrary, the same in every txlake, the
+# second is the schema's, so that the lakes of one PostgreSQL database don't wait for each other.
+_TAKE_UPGRADE_LOCK = (
+    "SELECT pg_advisory_xact_lock(1954049121, hashtext(coalesce(current_schema(), '')))"
+)
 # Alembic keeps the upgrade that it carries out in a global variable.
 _upgrading = threading.Lock()
 
@@ -66,7 +69,7 @@ def upgrade(database: Database, connection: Connection) -> None:
         raise InvalidRequest(missing_package(f"catalog {database.display_url}", error)) from error
 
     if not database.is_sqlite:
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})")
+        connection.exec_driver_sql(_TAKE_UPGRADE_LOCK)
     if is_current(database, connection):
         return
     config = Config()

@@ -90,7 +90,10 @@ MODULES = {
         "sessions",
         "transactions",
     ),
-    "session": ("admission", "branch_changes", "branches", "catalog_access", "isolation"),
+    "session": (
+        *("admission", "branch_changes", "branches", "catalog_access", "conflict_turns"),
+        "isolation",
+    ),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
     "maintenance": ("maintainer", "needs", "order", "policy", "work"),
     "commands": ("table_branches",),

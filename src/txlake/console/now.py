@@ -183,7 +183,7 @@ def _transactions(
                 waits_for=None
                 if waiting is None
                 else f"{names.name_of(waiting.resource)}, of session {blocker or 'unknown'}",
-                has_turn=any(lock.resource.subtype for lock in own_locks),
+                has_turn=any(lock.resource.subtype == "COMMIT" for lock in own_locks),
             )
         )
     return transactions

@@ -15,9 +15,10 @@ from txlake.catalog.admission import Admission
 from txlake.catalog.lookup import CatalogView, LookupRequest, Name
 from txlake.catalog.views import ViewEntry
 from txlake.conflict.locking import LockMode, LockRequest, Resource, ResourceType
-from txlake.errors import InvalidRequest, LockTimeout
+from txlake.errors import Deadlock, InvalidRequest, LockTimeout
 from txlake.protocol.branching import split_place
 from txlake.session.command import TableLock
+from txlake.session.conflict_turns import NO_TURNS, TURN_WAIT_MS_MAX
 from txlake.session.context import Context
 from txlake.session.engine import Engine, Handle, require_no_branch
 from txlake.session.view_queries import Viewed, viewed_entry
@@ -313,9 +314,35 @@ def _admission(context: Context, targets: _LockTargets, *, pins: bool) -> Admiss
         admission = transaction.registration.defer(targets.lookup, targets.weak_locks)
         if admission.is_granted or targets.has_unexpanded_views:
             return admission
+    elif context.turns.locks:
+        try:
+            return _admission_in_turn(context, targets, pins=pins)
+        except (LockTimeout, Deadlock):
+            context.turns.give_up()
+            context.turns = NO_TURNS
     timeout_ms = context.lock_timeout_ms
     return transaction.registration.admit(
         targets.lookup, targets.locks, pins=pins, timeout_ms=timeout_ms
+    )
+
+
+def _admission_in_turn(context: Context, targets: _LockTargets, *, pins: bool) -> Admission:
+    """Return the next admission as `_admission`, of a statement that has its turns.
+
+    They are requested first, while the transaction holds nothing, so that nobody waits for it.
+    Raises LockTimeout and Deadlock if the turns, or the locks, aren't granted soon.
+    """
+    turns, wait_ms = context.turns.locks, context.lock_timeout_ms
+
+    def turns_and_locks(view: CatalogView) -> list[LockRequest] | None:
+        locks = targets.locks(view)
+        return locks and [*turns, *locks]
+
+    return context.transaction.registration.admit(
+        targets.lookup,
+        turns_and_locks,
+        pins=pins,
+        timeout_ms=TURN_WAIT_MS_MAX if wait_ms < 0 else min(TURN_WAIT_MS_MAX, wait_ms),
     )
 
 

@@ -24,6 +24,7 @@ from txlake.protocol.types import Struct
 from txlake.session.branch_sizes import kept_alone
 from txlake.session.branch_use import snapshot_on
 from txlake.session.change_feed import OUT_OF_RANGE, feed_frame, is_open
+from txlake.session.conflict_turns import NO_TURNS, Turns
 from txlake.session.engine import Engine, Handle
 from txlake.session.filters import Filter, condition_of, names_in
 from txlake.session.statement_tables import OWN_VIEW, StatementTables
@@ -61,6 +62,7 @@ class Context:
         tables: what the names of the statement mean.
         writes: whether the statement writes; what it reads then counts as read for its writes.
         lock_timeout_ms: how long the statement waits for a lock; -1 waits without limit.
+        turns: what it requests before its locks.
         use: changes the session's current database.
         rules: how the session reads the statement's texts.
         records_reads: whether rows of tables count as read, which they don't where a query is only
@@ -70,6 +72,7 @@ class Context:
     tables: StatementTables
     writes: bool = False
     lock_timeout_ms: int = -1
+    turns: Turns = NO_TURNS
     use: Callable[[str], None]
     rules: TextRules = DEFAULT_RULES
     records_reads: bool = True

@@ -35,6 +35,7 @@ from txlake.session.branch_use import (
 )
 from txlake.session.catalog_access import refuse_lost
 from txlake.session.command import Answer, Command, Commands, TableLock, each_once, words_of
+from txlake.session.conflict_turns import NO_TURNS, ConflictTurns, Turns
 from txlake.session.context import Context
 from txlake.session.deferral import Deferral, deferral_of, must_repeat, only_appends
 from txlake.session.engine import Engine
@@ -155,6 +156,7 @@ class Session:
         self._has_failed_commit = False
         self._is_closed = False
         self._in_script = False
+        self._conflict_turns = ConflictTurns()
 
     @property
     def engine(self) -> Engine:
@@ -261,6 +263,7 @@ class Session:
             read_only=read_only or not is_writer,
             explicit=explicit,
             note_identity=self._note_identity,
+            note_conflict=self._conflict_turns.note_conflict,
             follow_up=self._follow_up,
         )
         self._begun[made.id] = made
@@ -480,6 +483,7 @@ class Session:
             writes=command.writes,
             deferral=deferral,
             answers=not appends,
+            turns=self._conflict_turns.begin(transaction, statement),
         ) as context:
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
@@ -520,13 +524,15 @@ class Session:
         pins: bool = True,
         deferral: Deferral = Deferral.NONE,
         answers: bool = True,
+        turns: Turns = NO_TURNS,
     ) -> Iterator[Context]:
         """Yield a statement's context once it holds its locks; an error fails the transaction.
 
         Without a transaction the statement has one of its own, which the caller commits: at the end
         it is rolled back unless it was committed. `leaves` and `pins` as in `admit`; with a
         `deferral` the caller runs the statement again if it raises AdmissionOutdated. `answers`:
-        whether the statement returns what it read, which is then checked at its end.
+        whether the statement returns what it read, which is then checked at its end. `turns`: what
+        it requests before its locks.
 
         Raises InvalidRequest if the transaction isn't active, and as `admit`. A CorruptTable of the
         block becomes Unavailable if another session ended the transaction, whose files may be gone.
@@ -545,6 +551,7 @@ class Session:
             ),
             writes=writes,
             lock_timeout_ms=self.lock_timeout_ms,
+            turns=turns,
             use=self._use,
             rules=self.engine.plane.text_rules,
         )

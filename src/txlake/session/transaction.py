@@ -63,6 +63,7 @@ from txlake.session.name_changes import NameChanges, QualifiedName
 from txlake.session.opened_tables import OpenedTables
 from txlake.session.registration import Registration
 from txlake.session.savepoints import Savepoint, Savepoints, Writes
+from txlake.sql.statements import Statement
 from txlake.telemetry import count, span, timed
 
 _logger = logging.getLogger(__name__)
@@ -90,8 +91,10 @@ class Transaction:
         explicit: whether a user began it; autocommit statements have transactions of their own.
         begin_ms: when it began, milliseconds since the epoch.
         undone: how often it was rolled back to a savepoint.
+        first_statement: the one that it began with; None before it, and of an autocommit statement.
         note_identity: is called with the last value that a statement generated in the first
             identity column.
+        note_conflict: is called with each conflict that the transaction meets.
         tables: the tables that it has opened.
         registration: its entry in the catalog.
         writes: by the keys of their tables, in order, the writes of statements, each with what
@@ -112,7 +115,9 @@ class Transaction:
     follow_up: Callable[[Transaction], None] | None = None
     undone: int = 0
     writes: Writes = ()
+    first_statement: Statement | None = None
     note_identity: Callable[[int], None] = lambda _: None
+    note_conflict: Callable[[Transaction, Conflict], None] = lambda _transaction, _conflict: None
     tables: OpenedTables = field(init=False)
     registration: Registration = field(init=False)
     _uploads: DeferredUploads = field(default_factory=DeferredUploads)
@@ -693,6 +698,7 @@ class Transaction:
                 rule=None if facts is None else facts.rule,
                 table=None if facts is None else facts.table,
             )
+            self.note_conflict(self, error)
             # Before its entry ends: the journal copies its number and begin from there.
             self.engine.catalog.journal.record(self.id, self.session_number(), error)
 

@@ -18,11 +18,12 @@ from txlake.catalog.relations import tables
 from txlake.commands import COMMANDS, HANDLERS
 from txlake.commands.data import write
 from txlake.commands.placement import locate_target
-from txlake.conflict.locking import LockMode, Queued
+from txlake.conflict.locking import LockMode, LockRequest, Queued, Resource, ResourceType
 from txlake.errors import InvalidRequest, LockTimeout, Unavailable
 from txlake.session.admission import admit, admit_alone, admit_new
 from txlake.session.catalog_access import registered
 from txlake.session.command import TableLock
+from txlake.session.conflict_turns import Turns
 from txlake.session.context import Context
 from txlake.session.engine import Engine
 from txlake.session.session import Session
@@ -404,6 +405,29 @@ def test_a_view_is_locked_with_the_tables_behind_it(lake: Offline) -> None:
     admit(changing, [(W, SCH_M)])
     assert ("KEY", "X", "w") in held(lake, changing.transaction)
     assert ("OBJECT", "Sch-M", "w") in held(lake, changing.transaction)
+
+
+def test_turns_come_before_the_locks_of_a_view_and_its_tables(lake: Offline) -> None:
+    create_view(lake.catalog, "default", "v", "SELECT * FROM t", ())
+    context = context_of(lake)
+    resource = Resource(type=ResourceType.APPLICATION, database=1, entity=1, description="turn")
+    context.turns = Turns((LockRequest(resource=resource, mode=X),))
+    admit(context, [(TableName(("v",)), SCH_S)])
+    found = held(lake, context.transaction)
+    assert found[0] == ("APPLICATION", "X", "turn")
+    assert [what for _, _, what in found[2:]] == ["t", "v"]
+
+
+def test_a_statement_without_turns_waits_as_the_session_says(
+    lake: Offline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_turn(*_: object, **__: object) -> None:
+        raise AssertionError("it has no turns")
+
+    monkeypatch.setattr("txlake.session.admission._admission_in_turn", in_turn)
+    context = context_of(lake)
+    admit(context, [(T, IX)])
+    assert held(lake, context.transaction)
 
 
 def test_a_select_from_a_view_leaves_no_trace_either(lake: Offline) -> None:

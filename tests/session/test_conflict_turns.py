@@ -46,7 +46,7 @@ def turns(lake: Lake) -> list[tuple[int, str, LockStatus]]:
     return [
         (one.session_id, one.resource.description, one.status)
         for one in lake.catalog.locks.entries()
-        if one.resource.subtype == "RETRY"
+        if one.resource.description.startswith("retry ")
     ]
 
 
@@ -247,6 +247,23 @@ def taken(found: ConflictTurns, transaction: Begun | None = None) -> list[tuple[
 def test_equal_statements_have_the_same_turn_in_each_session() -> None:
     assert taken(noted(conflict())) == taken(noted(conflict()))
     assert taken(noted(conflict())) != taken(noted(conflict(predicate="id = 2")))
+
+
+def test_statements_that_differ_in_a_list_alone_have_turns_of_their_own() -> None:
+    texts = [f"UPDATE t SET v = {value} WHERE id = 1" for value in (1, 2)]
+    made = ConflictTurns()
+    for text in texts:
+        transaction = Begun()
+        made.begin(transaction, statement(text))
+        made.note_conflict(transaction, conflict())
+    [one], [other] = (made.begin(Begun(), statement(text)).locks for text in texts)
+    assert one != other
+
+
+def test_a_conflict_before_the_first_statement_is_not_noted() -> None:
+    made = ConflictTurns()
+    made.note_conflict(Begun(), conflict())
+    assert made._contested == {}
 
 
 def test_several_turns_have_one_order() -> None:

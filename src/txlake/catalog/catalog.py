@@ -48,7 +48,12 @@ _DATABASES = sa.select(databases).order_by(databases.c.folded_name)
 _LAKE = "lake"
 
 
-@shielded(unshielded=("display_url", "url", "epoch", "of_lake", "on_branch", "qualified"))
+@shielded(
+    unshielded=(
+        *("display_url", "url", "epoch", "of_lake", "on_branch", "qualified"),
+        "defers_registration",
+    )
+)
 class Catalog:
     """The catalog of one lake. `url` is SQLAlchemy's, `sqlite:///path` or
     `postgresql+psycopg://...`, or that of a folder in a store, which is opened with

@@ -94,6 +94,11 @@ def claim_on(database: int, table: int) -> LockRequest:
     return LockRequest(resource=resource, mode=LockMode.X)
 
 
+def is_claim(resource: Resource) -> bool:
+    """Return whether a lock's resource is the maintenance of a table or lake."""
+    return resource == claim_on(resource.database, resource.entity).resource
+
+
 def with_sessions(
     entries: Iterable[MaintenanceEntry], sessions: Iterable[SessionEntry]
 ) -> Iterator[tuple[MaintenanceEntry, SessionEntry | None]]:

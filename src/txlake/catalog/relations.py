@@ -237,10 +237,10 @@ locks = Table(
     # NULL: the session's own lock, on the database in use.
     Column("transaction_id", String(36), index=True),
     Column("resource_type", String(16), nullable=False),  # DATABASE, OBJECT, KEY
-    Column("resource_subtype", String(16), nullable=False),  # "", COMMIT or RETRY
+    Column("resource_subtype", String(16), nullable=False),  # "" or COMMIT
     Column("database_number", BigInteger, nullable=False),
     Column("entity", BigInteger, nullable=False),  # the object's number; the database's for others
-    Column("description", String(255), nullable=False),  # of a KEY, of a turn
+    Column("description", String(255), nullable=False),  # of a KEY, an APPLICATION
     Column("mode", String(16), nullable=False),
     Column("status", String(16), nullable=False),  # GRANT, WAIT, CONVERT, VICTIM
     Column("asked_ms", BigInteger, nullable=False),

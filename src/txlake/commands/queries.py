@@ -45,7 +45,10 @@ def select(context: Context, statement: Select) -> Answer:
 
 def spark_command(context: Context, statement: SparkCommand) -> DataFrame:
     """Carry out a statement that Spark runs as it is."""
-    return context.command(statement.command)
+    try:
+        return context.command(statement.command)
+    finally:
+        context.plane.forget_settings()  # SET and RESET are among them
 
 
 def read(context: Context, statement: ReadTable) -> DataFrame:

@@ -401,6 +401,18 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     def setting(self, key: str, default: str) -> str:
         """Return a setting of the Spark session; the default while none was started."""
 
+    def settings_held(self) -> AbstractContextManager[None]:
+        """Return a context in which the thread reads the session's settings from Spark only once.
+
+        Inside, `text_rules` and `setting` see one state of them. Contexts may be nested: the outer
+        one's state holds.
+        """
+
+    def forget_settings(self) -> None:
+        """Read the session's settings anew in the present `settings_held`: a statement may have
+        changed them.
+        """
+
     def table_defaults(self) -> Mapping[str, str]:
         """Return the properties that Spark sets for new tables; none before the session starts."""
 

@@ -15,7 +15,7 @@ from txlake.commit.table_branches import oldest_needed
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable
 from txlake.log.replay import sidecars_of
-from txlake.log.segment import Checkpoint, Listing
+from txlake.log.segment import Checkpoint, Listing, LogEntry
 from txlake.ports import Store, StoredObject
 from txlake.protocol.checkpoints import read_checkpoint
 from txlake.protocol.file_names import (
@@ -89,11 +89,51 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
     return sorted(expired)
 
 
-def own_listing(log: TableLog) -> Listing:
-    """Return the files of the log's versions by one listing: on a branch without the parent's, and
-    of a table of a lake those that are published.
+def listing_until(log: TableLog, time_ms: int, *, first: int) -> Listing:
+    """Return the log's files of versions from `first` up to the newest commit at or before a time:
+    on a branch without the parent's, and of a table of a lake those that are published.
+
+    The log is listed up to the first later commit.
     """
-    return _listing_of(_version_files(log.store))
+    return _listing_of(files_until(_version_files(log.store, first), time_ms)[1])
+
+
+def oldest_commit(log: TableLog, *, first: int) -> LogEntry | None:
+    """Return the file of the oldest published commit from the version `first` on; None without one.
+
+    The log is listed up to there.
+    """
+    for item in _version_files(log.store, first):
+        file = parse_name(item.path)
+        if isinstance(file, CommitFile):
+            return LogEntry(file, item.size_bytes, item.modified_ms)
+    return None
+
+
+def oldest_checkpoint_time_ms(log: TableLog, *, first: int) -> int | None:
+    """Return when the version of the oldest complete checkpoint from the version `first` on was
+    committed, as `checkpoint_time_ms`. The log is listed up to there.
+    """
+    return checkpoint_time_ms(_version_files(log.store, first))
+
+
+def checkpoint_time_ms(objects: Iterable[StoredObject]) -> int | None:
+    """Return when the version of the first complete checkpoint was committed; None without one. If
+    that commit is gone, it is when the checkpoint was written.
+
+    `objects`: of a log, by path, in which a version's checkpoints come before its commit. Takes no
+    more of them than up to the first commit after the checkpoint.
+    """
+    parts: list[StoredObject] = []
+    for item in objects:
+        file = parse_name(item.path)
+        if isinstance(file, ClassicCheckpoint | MultiPartCheckpoint | V2Checkpoint):
+            parts.append(item)
+        elif isinstance(file, CommitFile):
+            for checkpoint in _listing_of(parts).checkpoints[:1]:
+                is_own = file.version == checkpoint.version
+                return item.modified_ms if is_own else checkpoint.parts[0].modified_ms
+    return next((one.parts[0].modified_ms for one in _listing_of(parts).checkpoints), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """How far a log reaches, by a few requests however long it is: its oldest commit, its newest
 checkpoint and checksum.
 
-The answers are for people. What decides by them lists the log (`log_cleanup`, `table_log`).
+The answers are for people, and for what may be wrong at no cost, such as when a checkpoint is due.
+What deletes by them lists the log (`log_cleanup`, `table_log`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def log_extent(log: TableLog, newest: Snapshot) -> LogExtent:
     return LogExtent(
         unpublished=unpublished,
         oldest_commit=_oldest_commit(log.store, published),
-        checkpoint=_newest_checkpoint(log, newest),
+        checkpoint=newest_checkpoint(log, newest),
         checksum=next(
             (v for v in checksums if v >= 0 and log.store.head(checksum_path(v)) is not None), None
         ),
@@ -84,7 +85,7 @@ def _oldest_commit(store: Store, newest: int) -> int | None:
     return kept
 
 
-def _newest_checkpoint(log: TableLog, newest: Snapshot) -> int | None:
+def newest_checkpoint(log: TableLog, newest: Snapshot) -> int | None:
     """Return the newest checkpoint's version: the hint's, if none can be due since, else by a
     listing from there on.
     """

@@ -57,9 +57,8 @@ class Resource:
     Attributes:
         database: the number of the database that it belongs to.
         entity: the number of the object; of the database itself for the other types.
-        subtype: the part of it: "" for all, "COMMIT" for the turn to commit to a table, "RETRY" for
-            a turn of those that lost to another commit of it.
-        description: the key: the folded name; of a turn "RETRY" the digest of what is tried again.
+        subtype: the part of it: "" for all, "COMMIT" for the turn to commit to a table.
+        description: the key: the folded name; of an APPLICATION what is agreed on.
     """
 
     type: ResourceType

@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from txlake.catalog.maintenance_book import DUE, RUNNING, MaintenanceEntry, with_sessions
+from txlake.catalog.maintenance_book import (
+    DUE,
+    RUNNING,
+    MaintenanceEntry,
+    is_claim,
+    with_sessions,
+)
 from txlake.catalog.sessions import SessionEntry
-from txlake.conflict.locking import LockStatus, ResourceType
+from txlake.conflict.locking import LockStatus
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.resource_names import ResourceNames
 from txlake.session.engine import Handle
@@ -120,7 +126,7 @@ def _claims(request: PageRequest) -> list[Claim]:
     locks = [
         lock
         for lock in catalog.locks.entries()
-        if lock.resource.type is ResourceType.APPLICATION and lock.status is LockStatus.GRANT
+        if is_claim(lock.resource) and lock.status is LockStatus.GRANT
     ]
     if not locks:
         return []

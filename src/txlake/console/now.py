@@ -9,7 +9,7 @@ from urllib.parse import quote
 from txlake.catalog import Catalog
 from txlake.catalog.lock_entries import LockEntry
 from txlake.catalog.transactions import TransactionEntry
-from txlake.conflict.locking import LockMode, LockStatus, ResourceType
+from txlake.conflict.locking import LockMode, LockStatus, Resource, ResourceType
 from txlake.console.page_requests import PageRequest, TemplateValues
 from txlake.console.resource_names import ResourceNames
 from txlake.errors import Deadlock, InvalidRequest
@@ -170,7 +170,7 @@ def _transactions(
     transactions = []
     for entry in sorted(catalog.transactions.entries(), key=lambda lock: lock.begin_ms):
         own_locks = by_transaction.get(entry.id, [])
-        tables = [lock for lock in own_locks if not lock.resource.subtype]
+        tables = [lock for lock in own_locks if _is_of_table(lock.resource)]
         writes = {names.name_of(lock.resource) for lock in tables if lock.mode in _WRITE_MODES}
         waiting = next((lock for lock in own_locks if lock.status is not LockStatus.GRANT), None)
         blocker = None if waiting is None else waiting.blocking_session_id
@@ -183,10 +183,15 @@ def _transactions(
                 waits_for=None
                 if waiting is None
                 else f"{names.name_of(waiting.resource)}, of session {blocker or 'unknown'}",
-                has_turn=any(lock.resource.subtype == "COMMIT" for lock in own_locks),
+                has_turn=any(lock.resource.subtype for lock in own_locks),
             )
         )
     return transactions
+
+
+def _is_of_table(resource: Resource) -> bool:
+    """Return whether a lock is on a table or a name; a turn isn't."""
+    return not resource.subtype and resource.type is not ResourceType.APPLICATION
 
 
 def _deadlocks(catalog: Catalog) -> TemplateValues:

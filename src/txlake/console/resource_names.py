@@ -39,6 +39,4 @@ class ResourceNames:
                 return f"the {resource.description} of {table}"
             case ResourceType.OBJECT:
                 table = self._tables.get(resource.entity, "a new table")
-                if resource.subtype == "RETRY":
-                    return f"a turn after a conflict on {table}"
                 return f"the turn to commit to {table}" if resource.subtype else table

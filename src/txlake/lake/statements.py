@@ -126,6 +126,19 @@ class Statements:
         `parsed`: the text's statements, where the caller has parsed it by the session's rules.
         `versions_read`: of the only statement.
         """
+        with self._session.engine.plane.settings_held():
+            return self._run_statements(text, args, by, reader, parsed, versions_read)
+
+    def _run_statements(
+        self,
+        text: str,
+        args: Mapping[str, object] | Sequence[object] | None,
+        by: ResultRows[R],
+        reader: QueryReader | None,
+        parsed: Sequence[Statement] | None,
+        versions_read: Sequence[VersionRead],
+    ) -> R | DataFrame:
+        """Run SQL as `_run_sql` does."""
         plane = self._session.engine.plane
         with self._failing_on_error():
             rules = plane.text_rules

@@ -1,4 +1,8 @@
-"""Read what the needs of tables are decided by: snapshots, one listing of each log, the catalog."""
+"""Read what the needs of tables are decided by: snapshots, the log where it expires, the catalog.
+
+However long a log is, few pages of it are listed: the oldest versions, and those that left the
+retention since the last time.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,19 @@ from dataclasses import dataclass, field
 
 from txlake.catalog.maintenance_book import QuietTable
 from txlake.commit.checkpointing import checkpoint_interval
-from txlake.commit.expired_files import ExpiredFiles, expired_files, last_vacuum, note_read
+from txlake.commit.expired_files import expired_files, last_vacuum, note_read
 from txlake.commit.iceberg_publication import version_in_iceberg
-from txlake.commit.log_cleanup import expired_versions, midnight, own_listing
+from txlake.commit.log_cleanup import (
+    expired_versions,
+    listing_until,
+    midnight,
+    oldest_checkpoint_time_ms,
+    oldest_commit,
+)
+from txlake.commit.log_extent import newest_checkpoint
 from txlake.commit.membership import is_catalog_managed
+from txlake.commit.table_log import TableLog
 from txlake.errors import InvalidRequest, TxlakeError
-from txlake.log.segment import Listing
 from txlake.log.snapshot import Snapshot
 from txlake.maintenance.needs import Expired, Need, TableFacts, needs_of, quiet_until_ms
 from txlake.maintenance.order import Due
@@ -186,56 +197,53 @@ def _table_and_policy(target: Target) -> tuple[Snapshot, Policy]:
 def table_facts(
     engine: Engine, target: Target, table: Snapshot, *, notes: bool = False
 ) -> TableFacts:
-    """Return what a table's needs are decided by. Costs a listing of the log, and the commits that
-    left the retention since the last VACUUM. `notes`: as for `survey`.
+    """Return what a table's needs are decided by. Costs a few pages of the log's listing, and the
+    commits that left the retention since the last VACUUM. `notes`: as for `survey`.
     """
     assert target.handle is not None, "the lake itself is no table"
     log, properties = target.handle.log, table.properties
     now_ms = log.system.now_ms()
-    listing = own_listing(log)
     expired_log = expired_versions(log, retention_ms=properties.log_retention_ms)
     last = last_vacuum(log)
-    expired = expired_files(
-        log, now_ms - properties.deleted_file_retention_ms, last=last, listing=listing
-    )
+    first = 0 if last.version is None else last.version + 1
+    before_ms = now_ms - properties.deleted_file_retention_ms
+    outside = listing_until(log, before_ms - 1, first=first)
+    expired = expired_files(log, before_ms, last=last, listing=outside)
     if notes and expired is not None:
         note_read(log, last, expired)
+    if expired is not None and expired.version is not None:
+        first = expired.version + 1
     return TableFacts(
         table=table,
         now_ms=now_ms,
         target_file_bytes=engine.settings.target_file_bytes,
-        checkpoint_version=listing.checkpoints[-1].version if listing.checkpoints else None,
+        checkpoint_version=newest_checkpoint(log, table),
         checkpoint_interval=checkpoint_interval(table),
         expired_log_files=len(expired_log.paths),
-        next_log_expiry_ms=_next_log_expiry_ms(listing, expired_log.kept, properties),
+        next_log_expiry_ms=_next_log_expiry_ms(log, expired_log.kept, properties),
         expired=None if expired is None else Expired(len(expired.files), expired.size_bytes),
-        next_file_expiry_ms=_next_file_expiry_ms(listing, expired, properties),
+        next_file_expiry_ms=_next_file_expiry_ms(log, first, properties),
         full_vacuum_ms=last.full_ms,
         iceberg_version=_iceberg_version(target.handle, table),
     )
 
 
-def _next_log_expiry_ms(
-    listing: Listing, kept: int | None, properties: TableProperties
-) -> int | None:
+def _next_log_expiry_ms(log: TableLog, kept: int | None, properties: TableProperties) -> int | None:
     """Return when the log is kept from a later checkpoint on; None without one."""
-    for checkpoint in listing.checkpoints:
-        if kept is None or checkpoint.version > kept:
-            commit = listing.commits.get(checkpoint.version, checkpoint.parts[0])
-            return midnight(commit.modified_ms + _DAY_MS - 1) + properties.log_retention_ms
-    return None
-
-
-def _next_file_expiry_ms(
-    listing: Listing, expired: ExpiredFiles | None, properties: TableProperties
-) -> int | None:
-    """Return when the oldest commit of the retention leaves it; None without one."""
-    outside = -1 if expired is None or expired.version is None else expired.version
-    inside = (version for version in listing.commits if version > outside)
-    oldest = min(inside, default=None)
-    if oldest is None:
+    time_ms = oldest_checkpoint_time_ms(log, first=0 if kept is None else kept + 1)
+    if time_ms is None:
         return None
-    return listing.commits[oldest].modified_ms + properties.deleted_file_retention_ms + 1
+    return midnight(time_ms + _DAY_MS - 1) + properties.log_retention_ms
+
+
+def _next_file_expiry_ms(log: TableLog, first: int, properties: TableProperties) -> int | None:
+    """Return when the oldest commit from the version `first` on leaves the retention; None without
+    one.
+    """
+    commit = oldest_commit(log, first=first)
+    if commit is None:
+        return None
+    return commit.modified_ms + properties.deleted_file_retention_ms + 1
 
 
 def _iceberg_version(handle: Handle, table: Snapshot) -> int | None:

@@ -88,14 +88,12 @@ class ConflictTurns:
 
         A read-only transaction takes none, and neither does a statement in its own transaction.
         """
-        if transaction is None or not transaction.explicit or transaction.read_only:
+        if transaction is None or transaction.read_only or not transaction.explicit:
             return NO_TURNS
         if transaction.first_statement is not None or transaction.sequence is not None:
             return NO_TURNS
         transaction.first_statement = statement
-        if not self._contested:
-            return NO_TURNS
-        first = _digest(_text(statement))
+        first = _digest(_text(statement)) if self._contested else ""
         contested = self._contested.get(first)
         if contested is None:
             return NO_TURNS
@@ -123,11 +121,10 @@ class ConflictTurns:
                 first = _digest(_text(statement))
                 what = _digest(f"{first} {evidence.predicate}")
                 resource = Resource(
-                    type=ResourceType.OBJECT,
+                    type=ResourceType.APPLICATION,
                     database=handle.entry.database_number,
                     entity=handle.entry.number,
-                    subtype="RETRY",
-                    description=what,
+                    description=f"retry {what}",
                 )
                 self._add(first, LockRequest(resource=resource, mode=LockMode.X))
 

@@ -387,6 +387,17 @@ class Session:
         one counts. With `versions_read` the transaction reads these tables at these versions
         (`begin_at_versions`).
         """
+        with self.engine.plane.settings_held():
+            return self._carry_out(transaction, statement, user_metadata, versions_read)
+
+    def _carry_out(
+        self,
+        transaction: Transaction | None,
+        statement: Statement,
+        user_metadata: str | None,
+        versions_read: Sequence[VersionRead],
+    ) -> Answer:
+        """Execute a statement as `carry_out` does."""
         if not _is_spark_alone(statement):
             self.follow_setting(transaction)
         elif transaction is None and self._current is None:

@@ -54,7 +54,7 @@ from txlake.spark.manifest import Manifests
 from txlake.spark.probe import SparkProbe
 from txlake.spark.query_names import relations_in
 from txlake.spark.reading import spark_url
-from txlake.spark.session_rules import text_rules
+from txlake.spark.session_rules import session_settings, text_rules
 from txlake.spark.session_zones import session_zone
 from txlake.spark.spark_errors import missing_table, spark_errors
 from txlake.spark.spark_sessions import (
@@ -165,6 +165,27 @@ class SparkTable(TableAccess):
         return constants
 
 
+@dataclass(slots=True)
+class _HeldSettings:
+    """What was read of a session's settings.
+
+    Attributes:
+        settings: as `session_settings`; None before they are read.
+        active: the active session, once `has_looked`.
+    """
+
+    settings: Mapping[str, str] | None = None
+    rules: TextRules | None = None
+    active: SparkSession | None = None
+    has_looked: bool = False
+
+
+class _Held(threading.local):
+    """A thread's settings in `settings_held`; None outside of it."""
+
+    state: _HeldSettings | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class SparkPlane:
     """Implements `DataPlane` by Spark.
@@ -191,6 +212,7 @@ class SparkPlane:
     _starting: threading.RLock = field(default_factory=threading.RLock)
     _constant_frames: dict[str, DataFrame] = field(default_factory=dict)
     _rules: TextRules = DEFAULT_RULES
+    _held: _Held = field(default_factory=lambda: _Held())
 
     @property
     def spark(self) -> SparkSession:
@@ -222,6 +244,7 @@ class SparkPlane:
             _lock=threading.RLock(),
             _starting=threading.RLock(),
             _constant_frames={},
+            _held=_Held(),
         )
 
     @property
@@ -243,9 +266,25 @@ class SparkPlane:
         spark = self._present()
         if spark is None:
             return self._rules
-        with spark_errors():
-            self._rules = rules = text_rules(spark)
-        return rules
+        held = self._held.state
+        if held is None or held.rules is None:
+            with spark_errors():
+                self._rules = rules = text_rules(spark, self._session_settings(spark))
+            if held is None:
+                return rules
+            held.rules = rules
+        return held.rules
+
+    def _session_settings(self, spark: SparkSession) -> Mapping[str, str]:
+        """Return the session's settings, as `session_settings`; in `settings_held` those that it
+        had when they were first read.
+        """
+        held = self._held.state
+        if held is None:
+            return session_settings(spark)
+        if held.settings is None:
+            held.settings = session_settings(spark)
+        return held.settings
 
     def _present(self) -> SparkSession | None:
         """Return the plane's session; before that is made, with `takes_active`, the active one;
@@ -253,8 +292,17 @@ class SparkPlane:
         """
         spark = self._spark
         if spark is None and self.takes_active:
-            spark = SparkSession.getActiveSession()
+            spark = self._active_session()
         return None if spark is None or is_stopped(spark) else spark
+
+    def _active_session(self) -> SparkSession | None:
+        """Return the session that is active; in `settings_held` the one that was at first."""
+        held = self._held.state
+        if held is None:
+            return SparkSession.getActiveSession()
+        if not held.has_looked:
+            held.active, held.has_looked = SparkSession.getActiveSession(), True
+        return held.active
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -280,8 +328,25 @@ class SparkPlane:
         spark = self._present()
         if spark is None:
             return default
+        if self._held.state is not None and not is_connect(spark):
+            return self._session_settings(spark).get(key) or default
         # No default argument: Spark would check it against the setting's type.
         return spark.conf.get(key, None) or default
+
+    @contextmanager
+    def settings_held(self) -> Iterator[None]:
+        if self._held.state is not None:
+            yield
+            return
+        self._held.state = _HeldSettings()
+        try:
+            yield
+        finally:
+            self._held.state = None
+
+    def forget_settings(self) -> None:
+        if self._held.state is not None:
+            self._held.state = _HeldSettings()
 
     def table_defaults(self) -> Mapping[str, str]:
         spark = self._spark

@@ -208,31 +208,28 @@ def classified() -> Mapping[str, str]:
     return found
 
 
-def text_rules(spark: SparkSession) -> TextRules:
-    """Return the session's present rules for texts, in one round trip to the JVM or server.
+def text_rules(spark: SparkSession, settings: Mapping[str, str]) -> TextRules:
+    """Return a session's rules for texts by its present settings, as `session_settings`.
 
     Raises InvalidRequest as `rules_of`.
     """
-    settings = dict(_settings(spark))
-    if DOUBLE_QUOTES in settings:  # the environment may have set the other one
-        settings[ANSI] = spark.conf.get(ANSI) or "true"
-    return _cached(frozenset(settings.items()))
+    found = {key: value for key, value in settings.items() if key.startswith("spark.sql.")}
+    if DOUBLE_QUOTES in found:  # the environment may have set the other one
+        found[ANSI] = spark.conf.get(ANSI) or "true"
+    return _cached(frozenset(found.items()))
 
 
-def _settings(spark: SparkSession) -> Iterator[tuple[str, str]]:
-    """Yield the session's settings that begin with `spark.sql.`, by key.
+def session_settings(spark: SparkSession) -> Mapping[str, str]:
+    """Return the session's settings by key, in one round trip to the server, or two to the JVM.
 
     On Spark Connect all of them, else those that were set.
     """
     session: Any = spark
-    found: dict[str, str]
     if is_connect(spark):
-        found = dict(session.conf.getAll)
-    else:
-        shown = _conf(spark).getAllConfs().mkString(_SEPARATOR)
-        pairs = (entry.partition(" -> ") for entry in str(shown).split(_SEPARATOR))
-        found = {key: value for key, _, value in pairs}
-    return ((key, value) for key, value in found.items() if key.startswith("spark.sql."))
+        return dict(session.conf.getAll)
+    shown = _conf(spark).getAllConfs().mkString(_SEPARATOR)
+    pairs = (entry.partition(" -> ") for entry in str(shown).split(_SEPARATOR))
+    return {key: value for key, _, value in pairs}
 
 
 @lru_cache(maxsize=16)

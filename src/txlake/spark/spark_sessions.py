@@ -77,17 +77,18 @@ def active(spark: SparkSession) -> Iterator[None]:
         yield
         return
     classic: Any = spark
-    sessions = _sessions_class(classic._jvm)
-    before = sessions.getActiveSession()
+    active_session = _active_session(classic._jvm)
+    before = active_session()
     before_in_python = SparkSession._activeSession
     is_already = before.contains(classic._jsparkSession)
     if not is_already:
-        sessions.setActiveSession(classic._jsparkSession)
+        _sessions_class(classic._jvm).setActiveSession(classic._jsparkSession)
     try:
         yield
     finally:
         SparkSession._activeSession = before_in_python
         if not is_already and not is_stopped(spark):
+            sessions = _sessions_class(classic._jvm)
             if before.isDefined():
                 sessions.setActiveSession(before.get())
             else:
@@ -111,6 +112,14 @@ def create_frame(
 def _sessions_class(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
     """Return the JVM's class of sessions, cached because py4j needs several round trips."""
     return jvm.org.apache.spark.sql.classic.SparkSession
+
+
+@functools.lru_cache(maxsize=4)
+def _active_session(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
+    """Return the JVM's function that returns the thread's active session, cached as py4j asks for
+    its name each time.
+    """
+    return _sessions_class(jvm).getActiveSession
 
 
 def default_file_system(spark: SparkSession) -> str:

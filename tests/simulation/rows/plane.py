@@ -145,6 +145,11 @@ class RowPlane:
     def setting(self, key: str, default: str) -> str:
         return self.spark_settings.get(key, default)
 
+    def settings_held(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def forget_settings(self) -> None: ...
+
     def table_defaults(self) -> Mapping[str, str]:
         return {}
 

@@ -77,18 +77,17 @@ def active(spark: SparkSession) -> Iterator[None]:
         yield
         return
     classic: Any = spark
-    active_session = _active_session(classic._jvm)
-    before = active_session()
+    sessions = _sessions_class(classic._jvm)
+    before = _active_session(sessions)()
     before_in_python = SparkSession._activeSession
     is_already = before.contains(classic._jsparkSession)
     if not is_already:
-        _sessions_class(classic._jvm).setActiveSession(classic._jsparkSession)
+        sessions.setActiveSession(classic._jsparkSession)
     try:
         yield
     finally:
         SparkSession._activeSession = before_in_python
         if not is_already and not is_stopped(spark):
-            sessions = _sessions_class(classic._jvm)
             if before.isDefined():
                 sessions.setActiveSession(before.get())
             else:
@@ -115,11 +114,11 @@ def _sessions_class(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
 
 
 @functools.lru_cache(maxsize=4)
-def _active_session(jvm: Any) -> Any:  # noqa: ANN401 - py4j's
-    """Return the JVM's function that returns the thread's active session, cached as py4j asks for
-    its name each time.
+def _active_session(sessions: Any) -> Any:  # noqa: ANN401 - py4j's
+    """Return the function of the JVM's class of sessions that returns the thread's active one,
+    cached because py4j asks for its name each time.
     """
-    return _sessions_class(jvm).getActiveSession
+    return sessions.getActiveSession
 
 
 def default_file_system(spark: SparkSession) -> str:

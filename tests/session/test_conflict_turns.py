@@ -295,17 +295,17 @@ def test_a_path_table_has_no_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    "transaction",
+    "facts",
     [
-        Begun(explicit=False),
-        Begun(read_only=True),
-        Begun(sequence=3),
-        Begun(first_statement=statement()),
+        {"explicit": False},
+        {"read_only": True},
+        {"sequence": 3},
+        {"first_statement": statement()},
     ],
 )
-def test_only_the_first_statement_of_a_transaction_that_may_write(transaction: Begun) -> None:
+def test_only_the_first_statement_of_a_transaction_that_may_write(facts: dict[str, Any]) -> None:
     made = noted(conflict())
-    assert taken(made, transaction) == []
+    assert taken(made, Begun(**facts)) == []
     assert made.begin(None, statement()) is NO_TURNS
     assert len(taken(made)) == 1
 

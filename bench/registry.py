@@ -101,7 +101,7 @@ WORKS = (
     ),
     Work(
         "compact-deleted", "rows", "rows", "compact {rows} rows, a deletion vector on every file",
-        rows.compact_deleted, 1, TABLES, Target(1.0, RS),
+        rows.compact_deleted, 3, TABLES, Target(1.0, RS),
     ),
     Work(
         "few-sum", "few", "few", "sum over {few} rows",
@@ -239,7 +239,7 @@ WORKS = (
     ),
     Work(
         "compact-small", "files", "files", "compact {small_files} small files",
-        rows.compact_small_files, 1, TABLES, Target(1.0, RS),
+        rows.compact_small_files, 3, TABLES, Target(1.0, RS),
     ),
     Work(
         "open-commits", "log", "log", "open {log_files} files from JSON",

@@ -236,7 +236,7 @@ locks = Table(
     Column("session_id", BigInteger, ForeignKey("txlake_sessions.id"), nullable=False),
     # NULL: the session's own lock, on the database in use.
     Column("transaction_id", String(36), index=True),
-    Column("resource_type", String(16), nullable=False),  # DATABASE, OBJECT, KEY
+    Column("resource_type", String(16), nullable=False),  # see ResourceType
     Column("resource_subtype", String(16), nullable=False),  # "" or COMMIT
     Column("database_number", BigInteger, nullable=False),
     Column("entity", BigInteger, nullable=False),  # the object's number; the database's for others

@@ -90,10 +90,10 @@ def clean_log(log: TableLog, *, retention_ms: int, unit_ms: int = _DAY_MS) -> li
 
 
 def listing_until(log: TableLog, time_ms: int, *, first: int) -> Listing:
-    """Return the log's files of versions from `first` up to the newest commit at or before a time:
-    on a branch without the parent's, and of a table of a lake those that are published.
+    """Return the files of the versions from `first` up to the newest commit at or before a time.
 
-    The log is listed up to the first later commit.
+    Versions that aren't published yet have no files, and those that a branch has from its parent
+    are left out. The log is listed up to the first later commit.
     """
     return _listing_of(files_until(_version_files(log.store, first), time_ms)[1])
 

@@ -1,7 +1,7 @@
 """Read what the needs of tables are decided by: snapshots, the log where it expires, the catalog.
 
-However long a log is, few pages of it are listed: the oldest versions, and those that left the
-retention since the last time.
+However long a log is, few pages of it are listed: its oldest versions, and those that have become
+older than the table's retention since the last VACUUM.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def table_facts(
     engine: Engine, target: Target, table: Snapshot, *, notes: bool = False
 ) -> TableFacts:
     """Return what a table's needs are decided by. Costs a few pages of the log's listing, and the
-    commits that left the retention since the last VACUUM. `notes`: as for `survey`.
+    commits that have become older than the retention since the last VACUUM. `notes`: as for
+    `survey`.
     """
     assert target.handle is not None, "the lake itself is no table"
     log, properties = target.handle.log, table.properties

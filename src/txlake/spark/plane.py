@@ -276,8 +276,8 @@ class SparkPlane:
         return held.rules
 
     def _session_settings(self, spark: SparkSession) -> Mapping[str, str]:
-        """Return the session's settings, as `session_settings`; in `settings_held` those that it
-        had when they were first read.
+        """Return the session's settings, as `session_settings`; they are read once in each
+        `settings_held`.
         """
         held = self._held.state
         if held is None:

@@ -27,7 +27,7 @@ TEN = (
     "merge",
     "compact-deleted",
     "point-clustered",
-    "sum-small",
+    "compact-small",
     "contend-processes",
     "two-rows",
 )

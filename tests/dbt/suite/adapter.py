@@ -30,6 +30,11 @@ def _tables(profile: TxlakeCredentials) -> list[str]:
         return [str(row[1]) for row in con.execute("SHOW TABLES").fetchall()]
 
 
+def _views(profile: TxlakeCredentials) -> list[str]:
+    with txlake.dbapi.connect(profile.warehouse) as con:
+        return [str(row[1]) for row in con.execute("SHOW VIEWS").fetchall()]
+
+
 # --- profiles -------------------------------------------------------------------------------------
 
 
@@ -158,7 +163,6 @@ def test_nothing_runs_in_a_build_after_a_failed_statement(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("statement", "said"),
     [
-        ("CREATE VIEW v AS SELECT 1", "unit: branch"),
         ("CREATE DATABASE shop", "unit: branch"),
         ("/* dbt */ COMMIT; CREATE TABLE b (i INT)", "Commit can't be run here"),
         ("ROLLBACK", "Rollback can't be run here"),
@@ -181,6 +185,19 @@ def test_nothing_ends_a_build_before_its_end(
     with txlake.dbapi.connect(profile.warehouse) as reader:
         assert reader.execute("SHOW DATABASES").fetchall() == [("default",)]
         assert reader.execute("SHOW TABLES").fetchall() == []
+
+
+@pytest.mark.usefixtures("_in_a_node")
+@pytest.mark.parametrize(("fault", "kept"), [(None, ["a", "v"]), ("test.shop.unique: fail", [])])
+def test_a_view_is_part_of_its_build(tmp_path: Path, fault: str | None, kept: list[str]) -> None:
+    profile = _profile(tmp_path, unit="build")
+    unit = units.unit_of(profile, "build")
+    con = unit.take()
+    unit.run(con, "CREATE TABLE a (i INT)", None)
+    unit.run(con, "CREATE VIEW v AS SELECT i FROM a", None)
+    assert _tables(profile) == _views(profile) == []
+    unit.end(fault)
+    assert [*_tables(profile), *_views(profile)] == kept
 
 
 def test_dbt_looks_around_before_a_build_begins(tmp_path: Path) -> None:

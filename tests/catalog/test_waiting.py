@@ -42,6 +42,28 @@ def test_who_waits_looks_until_it_is_granted(process: Process, script: Script) -
     assert script.waits == sorted(script.waits)
 
 
+def test_who_is_next_looks_again_soon(process: Process, script: Script) -> None:
+    """Of two ahead one ends after 14 looks, the other after 10 more."""
+    a, b, c = (process.party(name) for name in "abc")
+    a.takes("Sch-S", 1)
+    c.takes("Sch-S", 1)
+    nothing = [lambda: None]
+    script.then(*nothing * 13, c.ends, *nothing * 9, a.ends)
+    b.takes("Sch-M", 1, timeout_ms=-1)
+    behind_two, next_one = script.waits[:14], script.waits[14:]
+    assert behind_two[13] > 0.25 * sum(behind_two)
+    assert max(next_one) <= 0.05 * script.now_ms
+
+
+def test_who_is_next_from_the_beginning_pauses_for_5_ms(process: Process, script: Script) -> None:
+    a, b = process.party("a"), process.party("b")
+    a.takes("Sch-M", 1)
+    script.then(*[lambda: None] * 15, a.ends)
+    b.takes("IX", 1, timeout_ms=-1)
+    assert script.waits[:3] == [2.0, 3.0, 4.5]
+    assert set(script.waits[3:]) == {5.0}
+
+
 def test_what_is_not_waited_for_is_not_in_the_way(process: Process, script: Script) -> None:
     a, b = process.party("a"), process.party("b")
     a.takes("Sch-S", 1)

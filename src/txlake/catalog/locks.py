@@ -54,6 +54,10 @@ from txlake.telemetry import span, timed
 
 _PAUSE_MS_MIN = 2.0
 _PAUSE_MS_MAX = 50.0
+# A waiter pauses no longer than this part of the time it has waited, or `_NEXT_PAUSE_MS_MAX`, while
+# one request alone is ahead of it: what is short to hold is taken over soon.
+_NEXT_PAUSE_PART = 0.05
+_NEXT_PAUSE_MS_MAX = 5.0
 _PAUSE_GROWTH = 1.5
 # How long a thread waits for a transaction that it used last itself. Only another thread could end
 # that transaction, if the waiting thread has handed it over.
@@ -422,6 +426,10 @@ class Locks:
                 self.remember(request.owner, LockResult([request]))
                 return
             pause_ms = min(pause_ms * _PAUSE_GROWTH, longest_ms)
+            if len(ahead) == 1:
+                waited_ms = system.monotonic_ms() - begun_ms
+                next_ms = max(_NEXT_PAUSE_MS_MAX, waited_ms * _NEXT_PAUSE_PART)
+                pause_ms = min(pause_ms, max(next_ms, self._database.poll_pause_ms))
 
     def _pause(self, since: int, timeout_ms: float) -> None:
         """Wait until a lock was released in this process, or the time is over; then look at the

@@ -47,15 +47,24 @@ def test_long_chains_stay_right() -> None:
 
 
 def test_what_a_checkpoint_leaves_out_is_forgotten() -> None:
-    state = Tombstones(lambda: [remove("a"), remove("b")]).apply([remove("c")], [])
-    before = state.apply([remove("d")], [])
-    state.keep_only([remove("b")])
-    after = state.apply([remove("e")], [("b", None)])
+    state = Tombstones(lambda: [remove("a", 5), remove("b", 6)]).apply([remove("c", 4)], [])
+    before = state.apply([remove("d", 9)], [])
+    assert {one.path for one in state.removed_after(4)} == {"a", "b"}
+    state.forget_until(5)
+    after = state.apply([remove("e", 9)], [("b", None)])
     assert set(state) == {("b", None)}
     assert set(after) == {("e", None)}
     assert set(before) == {("a", None), ("b", None), ("c", None), ("d", None)}
-    state.keep_only([])
-    assert set(state.apply([], [("b", None)]).apply([remove("f")], [])) == {("f", None)}
+    state.forget_until(6)
+    assert set(state.apply([], [("b", None)]).apply([remove("f", 9)], [])) == {("f", None)}
+
+
+def test_what_does_not_say_when_is_older_than_anything_that_does() -> None:
+    state = Tombstones().apply([remove("a", 1), Remove(path="b", data_change=True)], [])
+    assert {one.path for one in state.removed_after(-1)} == {"a", "b"}
+    assert {one.path for one in state.removed_after(0)} == {"a"}
+    state.forget_until(0)
+    assert list(state.values()) == [remove("a", 1)]
 
 
 def test_merged_tombstones_do_not_hold_what_they_were_made_of() -> None:

@@ -7,7 +7,6 @@ a commit fail. Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Vers
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 from txlake.commit.iceberg_publication import publish_after
 from txlake.commit.log_cleanup import clean_log_once
@@ -15,7 +14,7 @@ from txlake.commit.log_reading import facts_of
 from txlake.commit.table_log import TableLog
 from txlake.errors import CorruptTable, InvalidRequest, TxlakeError
 from txlake.log.snapshot import Snapshot
-from txlake.protocol.actions import Remove, Sidecar, Txn
+from txlake.protocol.actions import Sidecar, Txn
 from txlake.protocol.checkpoint_writing import (
     CheckpointState,
     classic_checkpoint,
@@ -115,12 +114,15 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
     snapshot = log.latest() if snapshot is None else snapshot
     if snapshot.version < 0 or not snapshot.is_created:
         raise InvalidRequest(f"{log.name}: a table that isn't created has nothing to checkpoint")
+    now_ms = log.system.now_ms()
+    expired_ms = _expired_until(snapshot, now_ms)
     try:
-        state = _state(log, snapshot)
+        state = _state(snapshot, now_ms, expired_ms)
     except CorruptTable:
         # The checkpoint that the snapshot was built from may have been cleaned up since.
         log.forget()
-        state = _state(log, log.snapshot(snapshot.version))
+        snapshot = log.snapshot(snapshot.version)
+        state = _state(snapshot, now_ms, expired_ms)
     is_v2 = snapshot.properties.checkpoint_policy == "v2" and "v2Checkpoint" in snapshot.features
     rows_max = log.settings.checkpoint_part_rows_max
     if is_v2:
@@ -129,30 +131,37 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
         parts = 1 if "v2Checkpoint" in snapshot.features else -(-state.file_actions // rows_max)
         hint = _write_classic(log, snapshot.version, state, max(parts, 1))
     _write_hint(log, hint)
-    snapshot.tombstones.keep_only(state.removes)
+    snapshot.tombstones.forget_until(expired_ms)
     return snapshot.version
 
 
-def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
-    """Return what the checkpoint holds: the state without expired tombstones and application ids.
-
-    Raises CorruptTable when the tombstones can't be read.
+def _expired_until(snapshot: Snapshot, now_ms: int) -> int:
+    """Return the time until which files were removed whose tombstones have expired, in ms since
+    1970; -1 if the table doesn't say.
     """
-    properties = snapshot.properties
-    now = log.system.now_ms()
     try:
-        keep_after = now - properties.deleted_file_retention_ms
+        return now_ms - snapshot.properties.deleted_file_retention_ms
     except CorruptTable as error:
         _log.warning("%s: no remove action is left out of the checkpoint", error)
-        keep_after = -1
-    removes = list(_unexpired(snapshot, keep_after))
+        return -1
+
+
+def _state(snapshot: Snapshot, now_ms: int, expired_ms: int) -> CheckpointState:
+    """Return what the checkpoint holds: the state without expired tombstones and application ids.
+
+    `expired_ms`: as `_expired_until`. Raises CorruptTable when the tombstones can't be read.
+    """
+    properties = snapshot.properties
     retention = properties.transaction_retention_ms
+    removes = snapshot.tombstones.removed_after(expired_ms)
     transactions = snapshot.app_transactions.values()
     return CheckpointState(
         protocol=snapshot.protocol,
         metadata=snapshot.metadata,
         app_transactions=[
-            txn for txn in transactions if retention is None or not _is_expired(txn, now, retention)
+            txn
+            for txn in transactions
+            if retention is None or not _is_expired(txn, now_ms, retention)
         ],
         domains=list(snapshot.domains.values()),
         files=snapshot.files,
@@ -165,13 +174,6 @@ def _state(log: TableLog, snapshot: Snapshot) -> CheckpointState:
         has_vectors="deletionVectors" in snapshot.features
         or any(remove.deletion_vector is not None for remove in removes),
     )
-
-
-def _unexpired(snapshot: Snapshot, keep_after_ms: int) -> Iterator[Remove]:
-    """Yield the tombstones of files that were removed after `keep_after_ms`."""
-    for remove in snapshot.tombstones.values():
-        if (remove.deletion_timestamp or 0) > keep_after_ms:
-            yield remove
 
 
 def _is_expired(txn: Txn, now_ms: int, retention_ms: int) -> bool:

@@ -6,7 +6,7 @@ Opening a snapshot costs nothing for them: checkpoints and VACUUM need them. Sou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
 from typing import TypeAlias
 
 from txlake.log.files import canonical_key
@@ -18,7 +18,7 @@ _OVERLAY_MIN = 2_048
 
 
 class Tombstones(Mapping[FileKey, Remove]):
-    """Removes by key; expired ones included, until a checkpoint leaves them out (`keep_only`).
+    """Removes by key; expired ones included, until a checkpoint leaves them out (`forget_until`).
 
     Otherwise immutable, and used by any thread.
     Reading may raise the loader's errors: CorruptTable when the checkpoint is damaged.
@@ -93,14 +93,25 @@ class Tombstones(Mapping[FileKey, Remove]):
         self._set(merged)
         return merged
 
-    def keep_only(self, removes: Iterable[Remove]) -> None:
-        """Forget all tombstones but these, which are those that haven't expired."""
-        self._set({canonical_key(remove.key): remove for remove in removes})
+    def removed_after(self, time_ms: int) -> list[Remove]:
+        """Return the removes of files that were removed after a time, in ms since 1970."""
+        return [one for one in self.values() if _time_of(one) > time_ms]
+
+    def forget_until(self, time_ms: int) -> None:
+        """Forget the tombstones of files that were removed until a time, in ms since 1970."""
+        merged = self._merged()
+        kept = {key: one for key, one in merged.items() if _time_of(one) > time_ms}
+        if len(kept) < len(merged):
+            self._set(kept)
 
     def _set(self, merged: dict[FileKey, Remove]) -> None:
         """Hold these tombstones, and no others that they were made of."""
         self._all = merged
         self._load, self._earlier, self._changed = None, None, {}
+
+    def values(self) -> ValuesView[Remove]:
+        """Return the removes, without a search for each by its key."""
+        return self._merged().values()
 
     def __getitem__(self, key: FileKey) -> Remove:
         return self._merged()[canonical_key(key)]
@@ -110,3 +121,8 @@ class Tombstones(Mapping[FileKey, Remove]):
 
     def __len__(self) -> int:
         return len(self._merged())
+
+
+def _time_of(remove: Remove) -> int:
+    """Return when the file was removed, in ms since 1970; 0 if the action doesn't say."""
+    return remove.deletion_timestamp or 0

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import txlake
+from bench.pages import write_part
 from bench.results import machine
 
-BEGIN, END = "<!-- branches -->", "<!-- /branches -->"
+PART = "branches"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 _FEW = 3
 _ROUNDS = 5
@@ -50,7 +51,7 @@ def main() -> None:
     text = page_part(lines)
     print(text)
     if arguments.page:
-        _write(text)
+        write_part(PAGE, PART, f"{text}\n")
 
 
 def _of_many_tables(count: int) -> list[Line]:
@@ -147,16 +148,6 @@ def page_part(lines: list[Line]) -> str:
     one = machine()
     where = f"Medians on {one.cores} cores ({one.processor}, {one.memory_gib} GiB)."
     return "\n".join([*head, *rows, "", where])
-
-
-def _write(text: str) -> None:
-    """Write the part between its marks. Raises SystemExit when the page has none."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{PAGE} has no place for the table: {BEGIN} and {END}")
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from bench import growth
 from bench.amounts import amount
 from bench.chart import chart
 from bench.engines import TITLES
+from bench.pages import write_part
 from bench.registry import Target
 from bench.results import Line, Results, SuiteRun, lines
 
-BEGIN = "<!-- bench -->"
-END = "<!-- /bench -->"
+PART = "bench"
 
 TEN = (
     "sum",
@@ -78,24 +78,15 @@ def markdown_of_ten(results: Results) -> str:
 def write_report(results: Results, root: Path) -> None:
     """Write README.md, docs/benchmarks.md and docs/growth.md between their marks, and images."""
     docs = root / "docs"
-    _write_part(root / "README.md", markdown_of_ten(results))
+    write_part(root / "README.md", PART, markdown_of_ten(results))
     (docs / "bench.svg").write_text(chart(lines(results)), encoding="utf-8")
-    _write_part(docs / "benchmarks.md", markdown(results))
+    write_part(docs / "benchmarks.md", PART, markdown(results))
     found = growth.curves(results)
     for axis in growth.AXES:
         of_axis = [curve for curve in found if curve.axis == axis]
         if of_axis:
             (docs / growth.image(axis)).write_text(growth.chart(of_axis), encoding="utf-8")
-    _write_part(docs / "growth.md", growth.markdown(results))
-
-
-def _write_part(page: Path, part: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{page} has no place for the table: {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{part}{END}{after}", encoding="utf-8")
+    write_part(docs / "growth.md", PART, growth.markdown(results))
 
 
 def _cells(line: Line) -> list[str]:

@@ -12,9 +12,9 @@ from bench.amounts import count
 from bench.far.measuring import Measured, Race
 from bench.far.results import AtLatency, Cell, Missing, Results
 from bench.far.statements import BY_KEY, STATEMENTS, Column, Target, columns, median, misses
+from bench.pages import write_part
 
-BEGIN = "<!-- far -->"
-END = "<!-- /far -->"
+PART = "far"
 PAGE = "docs/benchmarks.md"
 _WORD_LENGTH_MAX = 60
 
@@ -182,10 +182,4 @@ def markdown(results: Results) -> str:
 
 def write_page(results: Results, root: Path) -> None:
     """Write the tables between their marks. Raises SystemExit when the page has no marks."""
-    path = root / PAGE
-    text = path.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{path}: no place for the table, {BEGIN} ... {END}")
-    path.write_text(f"{before}{BEGIN}\n{markdown(results)}{END}{after}", encoding="utf-8")
+    write_part(root / PAGE, PART, markdown(results))

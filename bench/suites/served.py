@@ -9,12 +9,13 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,7 @@ _ROOT = "/api/2.1/unity-catalog/delta/v1/catalogs/spark_catalog/schemas/default/
 _BUSY, _DONE = 429, 200
 _WAIT_S = 0.01
 _TIMEOUT_S = 120
+_START_S = 30
 
 
 def commits(stage: Stage, number: int) -> float:
@@ -51,15 +53,10 @@ def commits(stage: Stage, number: int) -> float:
                 "TBLPROPERTIES ('delta.feature.catalogManaged' = 'supported')"
             )
             lake._run_sql(text, None, AsRows())
-    start = threading.Barrier(CLIENTS + 1)
-    with _server(folder) as address, ThreadPoolExecutor(CLIENTS) as pool:
-        clients = [_Client(address, f"t{one}") for one in range(CLIENTS)]
-        running = [pool.submit(client.run, start, each) for client in clients]
-        with suppress(threading.BrokenBarrierError):  # whose error says more
-            start.wait()
-        began = time.perf_counter()
-        took = [one for client in running for one in client.result()]
-        seconds = time.perf_counter() - began
+    command = ["txlake", "serve", str(folder), "--port", "0", "--processes", str(PROCESSES)]
+    with server(command, r"serving at (\S+)") as address:
+        clients = [Client(address, f"t{one}") for one in range(CLIENTS)]
+        seconds, took = run_all(clients, each)
     with txlake.connect(str(folder)) as lake:
         for client in clients:
             text = f"DESCRIBE HISTORY {client.table} LIMIT 1"
@@ -75,26 +72,55 @@ def commits(stage: Stage, number: int) -> float:
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[tuple[str, int]]:
-    """`txlake serve` of a lake; its host and port."""
-    command = [sys.executable, "-m", "txlake", "serve", str(folder), "--port", "0"]
-    command += ["--processes", str(PROCESSES)]
+def server(module: Sequence[str], says: str) -> Iterator[tuple[str, int]]:
+    """A server, run as a module of Python with arguments; its host and port, of the URL that it
+    says where the pattern finds it.
+    """
+    command = [sys.executable, "-m", *module]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert process.stdout is not None
         said = ""
         try:
-            while (found := re.search(r"serving at (\S+)", said)) is None:
+            while (found := re.search(says, said)) is None:
                 line = process.stdout.readline().decode()
                 if not line:
                     raise RuntimeError(f"the server didn't start: {said}")
                 said += line
             parts = urlsplit(found[1])
-            yield str(parts.hostname), int(parts.port or 0)
+            address = str(parts.hostname), int(parts.port or 0)
+            _await(address)
+            yield address
         finally:
             process.terminate()
 
 
-class _Client:
+def _await(address: tuple[str, int]) -> None:
+    """Wait until it takes connections. Raises ConnectionRefusedError if it takes too long."""
+    deadline = time.monotonic() + _START_S
+    while True:
+        try:
+            socket.create_connection(address, timeout=_TIMEOUT_S).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_WAIT_S)
+        else:
+            return
+
+
+def run_all(clients: Sequence[Client], each: int) -> tuple[float, list[float]]:
+    """Let all clients commit so often at once; the seconds of all, the milliseconds of each."""
+    start = threading.Barrier(len(clients) + 1)
+    with ThreadPoolExecutor(len(clients)) as pool:
+        running = [pool.submit(client.run, start, each) for client in clients]
+        with suppress(threading.BrokenBarrierError):  # whose error says more
+            start.wait()
+        began = time.perf_counter()
+        took = [one for client in running for one in client.result()]
+        return time.perf_counter() - began, took
+
+
+class Client:
     """One client, which commits to its table again and again."""
 
     def __init__(self, address: tuple[str, int], table: str) -> None:

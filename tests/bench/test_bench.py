@@ -19,9 +19,10 @@ from bench.chart import chart
 from bench.engines import ENGINES
 from bench.engines.delta_rs import DeltaRs
 from bench.engines.transactions import PYTHON
+from bench.pages import marks
 from bench.points import tenths, worst_step
 from bench.registry import SUITES, WORKS, Work
-from bench.report import BEGIN, END, TEN, console_table, markdown, markdown_of_ten, write_report
+from bench.report import PART, TEN, console_table, markdown, markdown_of_ten, write_report
 from bench.results import Machine, Results, SuiteRun, lines, load, save
 from bench.sizes import FULL, QUICK, WARM_UP
 from bench.sources.rows import Total
@@ -35,6 +36,7 @@ pytestmark = [
     pytest.mark.no_interop("the bench checks its answers itself"),
 ]
 
+BEGIN, END = marks(PART)
 PROCESSES = list(
     dict.fromkeys((work.suite, work.process) for work in WORKS if "delta-rs" in work.engines)
 )

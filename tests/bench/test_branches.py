@@ -8,24 +8,27 @@ from pathlib import Path
 import pytest
 
 from bench import branches
+from bench.pages import marks
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.no_interop("the bench's tables are its own"),
 ]
 
+BEGIN, END = marks(branches.PART)
+
 
 def test_the_table_is_written_between_its_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"before\n{branches.BEGIN}\nold\n{branches.END}\nafter\n")
+    page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     monkeypatch.setattr(branches, "PAGE", page)
     sizes = ["--tables", "5", "--branches", "2", "--commits", "4", "--page"]
     monkeypatch.setattr(sys, "argv", ["bench.branches", *sizes])
     branches.main()
     before, *rows, machine, end, after = page.read_text().splitlines()
-    assert (before, end, after) == ("before", branches.END, "after")
+    assert (before, end, after) == ("before", END, "after")
     assert machine.startswith("Medians on ")
     for what in (
         "| create a branch of 5 tables |",
@@ -42,5 +45,5 @@ def test_the_table_is_written_between_its_marks(
 
 def test_the_page_has_a_place_for_it() -> None:
     text = branches.PAGE.read_text()
-    assert branches.BEGIN in text
-    assert branches.END in text
+    assert BEGIN in text
+    assert END in text

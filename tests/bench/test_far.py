@@ -16,8 +16,7 @@ from bench.far.engines.writers import race_of
 from bench.far.measuring import Measured, Race, Span, Task, longest_chain, measured
 from bench.far.proxy import key_of
 from bench.far.report import (
-    BEGIN,
-    END,
+    PART,
     cell_text,
     footers,
     markdown,
@@ -29,6 +28,7 @@ from bench.far.report import (
 from bench.far.results import AtLatency, Cell, Missing, Results, load, save
 from bench.far.statements import BY_KEY, QUICK, STATEMENTS, Target, columns, misses
 from bench.far.stores import running_store
+from bench.pages import marks
 from tests.pages import page
 from txlake.storage import open_store
 
@@ -37,6 +37,7 @@ pytestmark = [
     pytest.mark.no_interop("the bench's tables are its own"),
 ]
 
+BEGIN, END = marks(PART)
 RACE = Race(
     commits_s=20.0,
     entries_s=30.0,

@@ -25,7 +25,7 @@ from txlake.catalog.transactions import Transactions
 from txlake.conflict.locking import LockMode, LockStatus
 from txlake.system import System
 
-LOOKS_MAX, NOTES_MAX = 60, 200
+LOOKS_MAX, NOTES_MAX = 400, 200
 
 
 @dataclass(slots=True)

@@ -275,7 +275,7 @@ def test_long_texts_have_bounds(tmp_path: Path, spark: SparkSession) -> None:
 def _leaving(*paths: str) -> Any:
     """What writes like Spark's writer: a row in each file."""
 
-    def save(_: DataFrame, url: str) -> None:
+    def save(_: DataFrame, url: str, settings: object) -> None:
         folder = Path(str(local_path(url)))
         for path in paths:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -16,13 +16,15 @@ from txlake.session.command import AsRows
 
 @contextmanager
 def counted() -> Iterator[list[str]]:
-    """The commands that are sent to the JVM in the block."""
+    """The commands that this thread sends to the JVM in the block."""
     sent: list[str] = []
+    thread = threading.get_ident()
     connection = py4j.clientserver.ClientServerConnection
     real = connection.send_command
 
     def send(self: object, command: str) -> str:
-        sent.append(command)
+        if threading.get_ident() == thread:
+            sent.append(command)
         answer: str = real(self, command)
         return answer
 

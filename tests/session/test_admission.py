@@ -553,7 +553,7 @@ def test_a_long_name_that_is_there_already_keeps_working(lake: Offline) -> None:
     ("sql", "is_allowed"),
     [
         ("CREATE TABLE `{}` (id INT)", False),  # 340 bytes
-        ("CREATE TABLE `{}` (id INT) LOCATION 'memory://elsewhere/t'", True),
+        ("CREATE TABLE `{}` (id INT) LOCATION 'memory://elsewhere/long'", True),
         ("CREATE DATABASE `{}`", False),
         ("ALTER TABLE t RENAME TO `{}`", True),  # its folder keeps its name
     ],

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.storage import servers
-from tests.storage.proxy import GoogleFront, proxying, serving
+from tests.storage.proxy import GoogleFront, at_new_port, proxying, serving
 from txlake.commit.branch_store import BranchStore
 from txlake.ports import Store
 from txlake.storage import canonical_url, join_url, open_store
@@ -52,7 +52,9 @@ def s3_server() -> Iterator[dict[str, str]]:
             pass
 
     application = _one_at_a_time(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
+    server = at_new_port(
+        lambda: make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
+    )
     options = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
         "AWS_ACCESS_KEY_ID": "access",
@@ -257,7 +259,7 @@ def scripted() -> Iterator[Scripted]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = at_new_port(lambda: ThreadingHTTPServer(("127.0.0.1", 0), Handler))
     server.daemon_threads = True
     script.options = {
         "endpoint": f"http://127.0.0.1:{server.server_port}",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
+from typing import Protocol, TypeVar
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 _OF_ONE_HOP = {"host", "connection", "keep-alive", "transfer-encoding", "content-length"}
@@ -110,6 +111,31 @@ def suits(fault: Fault, request: Request) -> bool:
     return fault is not Fault.STALE or request.method in {"GET", "HEAD"}
 
 
+class _Listening(Protocol):
+    server_port: int
+
+    def server_close(self) -> None: ...
+
+
+S = TypeVar("S", bound=_Listening)
+_ports_used: set[int] = set()
+
+
+def at_new_port(make: Callable[[], S]) -> S:
+    """Make a server at a port that this process has had no server at.
+
+    A store's clients, and that it passed the self-test, are kept by its address: those of a server
+    that is gone must not be taken for those of another at the same port.
+    """
+    known: list[S] = []
+    while (server := make()).server_port in _ports_used:
+        known.append(server)  # open until another port is found
+    for each in known:
+        each.server_close()
+    _ports_used.add(server.server_port)
+    return server
+
+
 @contextmanager
 def serving(server: BaseServer) -> Iterator[None]:
     """Run a bound server in a thread for the length of the block."""
@@ -199,7 +225,7 @@ def proxying(proxy: Proxy) -> Iterator[Proxy]:
         def handle_error(self, *_: object) -> None:
             """A client that went away in the middle of an answer."""
 
-    server = Server(("127.0.0.1", 0), Handler)
+    server = at_new_port(lambda: Server(("127.0.0.1", 0), Handler))
     proxy.address = f"http://127.0.0.1:{server.server_port}"
     with serving(server):
         yield proxy

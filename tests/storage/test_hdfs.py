@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from tests.storage.conftest import Placed, Scripted
-from tests.storage.proxy import Fault, Proxy, Request, proxying, serving
+from tests.storage.proxy import Fault, Proxy, Request, at_new_port, proxying, serving
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.ports import PutOutcome, Store
 from txlake.storage import open_store
@@ -135,7 +135,7 @@ def node() -> Iterator[NameNode]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = at_new_port(lambda: ThreadingHTTPServer(("127.0.0.1", 0), Handler))
     server.daemon_threads = True
     script.address = f"http://127.0.0.1:{server.server_port}"
     with serving(server):

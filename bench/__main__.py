@@ -19,7 +19,7 @@ from rich.console import Console
 
 from bench.engines import ENGINES, TITLES
 from bench.points import tenths
-from bench.registry import SUITES, WORKS
+from bench.registry import STARTS, SUITES, WORKS
 from bench.report import console_table, write_report
 from bench.results import SuiteRun, load, machine, save, versions
 from bench.sizes import FULL, QUICK, WARM_UP, Sizes
@@ -161,7 +161,7 @@ def _run(suite: str, arguments: argparse.Namespace, over: _Over) -> SuiteRun:
     processes = dict.fromkeys(work.process for work in WORKS if work.suite == suite)
     for number in range(arguments.rounds):
         for process in processes:
-            for engine in _in_turn(arguments.engines, number):
+            for engine in _in_turn(arguments.engines, number) * STARTS.get(process, 1):
                 if any(
                     engine in w.engines for w in WORKS if (w.suite, w.process) == (suite, process)
                 ):

@@ -10,23 +10,26 @@ import argparse
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from bench.__main__ import CACHE, ROOT
-from bench.engines.spark import RawSpark
 from bench.pages import write_part
+from bench.points import worst_step
 from bench.results import Line, Results, lines, load, machine
 from bench.sizes import FULL
 from bench.sources.lakes import data_file
 from bench.sources.rows import large_rows, small_files
-from bench.stage import timed
-from bench.suites.lake import SIMULATED_WRITERS
+from bench.stage import Stage, engine_maker, timed
+from bench.suites.contention import REAL_WRITERS, writers_apart
+from bench.suites.lake import SIMULATED_WRITERS, simulated_commit
 from bench.suites.served import CLIENTS, PROCESSES, Client, run_all, server
 from txlake.protocol.actions import CommitInfo, decode_actions, encode_actions
 
@@ -39,6 +42,7 @@ _POSITIONS = (
     "(SELECT k, v, _metadata.file_path AS file, _metadata.row_index AS position "
     "FROM parquet.`{folder}`) WHERE position >= 0 AND length(file) > 0"
 )
+_LOCAL = "spark.local.dir"
 _OF_POSITIONS = "raw Spark, which reads each row's file and position"
 
 
@@ -58,42 +62,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.limits", description=__doc__)
     parser.add_argument("--page", action="store_true", help="writes the part of docs/benchmarks.md")
     arguments = parser.parse_args()
-    results = load(ROOT / "bench" / "results.json")
-    measures = (
-        positions,
-        positions_of_few,
-        small_files_packed,
-        empty_server,
-        commits_of_others,
-    )
-    text = page_part(results, [measure(results) for measure in measures])
+    text = page_part(load(ROOT / "bench" / "results.json"), [measure() for measure in MEASURES])
     print(text)
     if arguments.page:
         write_part(_PAGE, PART, f"{text}\n")
 
 
-def positions(results: Results) -> Limit:
+def positions() -> Limit:
     """Spark alone, which reads of each row what a search among deleted rows needs, and searches for
     none of them.
     """
     return Limit("sum-deleted", _OF_POSITIONS, _positions_of(FULL.rows, FULL.row_files))
 
 
-def positions_of_few(results: Results) -> Limit:
+def positions_of_few() -> Limit:
     """The same of the table of the size that most have."""
     return Limit("few-sum-deleted", _OF_POSITIONS, _positions_of(FULL.few_rows, FULL.few_files))
 
 
 def _positions_of(count: int, files: int) -> float:
     query = _POSITIONS.format(folder=large_rows(CACHE, count, files).data)
-    with tempfile.TemporaryDirectory() as folder:
-        engine = RawSpark(Path(folder))
-        value = _median(lambda: engine.query(query))
-        engine.spark.stop()
-    return value
+    with _stage("spark") as stage:
+        return _median(lambda: stage.engine.query(query))
 
 
-def small_files_packed(results: Results) -> Limit:
+def small_files_packed() -> Limit:
     """Pyarrow alone, which decodes the files by two threads and writes one."""
     files = [str(file) for file in small_files(CACHE, FULL.small_files).files]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
@@ -113,7 +106,7 @@ def _decoded(file: str) -> pa.Table:
         )
 
 
-def empty_server(results: Results) -> Limit:
+def empty_server() -> Limit:
     """The same clients, and a server of the same library that makes one durable file a commit."""
     values = []
     for _ in range(_REPEATS):
@@ -127,24 +120,57 @@ def empty_server(results: Results) -> Limit:
     return Limit("served", what, statistics.median(values))
 
 
-def commits_of_others(results: Results) -> Limit:
+def writers_of_own_tables() -> Limit:
+    """As many writers, each of a table of its own, so that none meets another's commits."""
+    took = []
+    with _stage("txlake") as stage:
+        for count in REAL_WRITERS:
+            writers_apart(stage, count)  # not counted
+            took.append(statistics.median(writers_apart(stage, count) for _ in range(_WARM_UP + 1)))
+    return Limit("contend-more", "as many writers of a table each", worst_step(took))
+
+
+def commits_of_others() -> Limit:
     """A commit that is alone, and reading and decoding those of the others before it, without a
     look at what they say.
     """
     commits = list(range(1, max(SIMULATED_WRITERS)))
     info = CommitInfo({"operation": "WRITE", "operationParameters": {"mode": "Append"}})
-    with tempfile.TemporaryDirectory() as folder:
+    with _stage("txlake") as stage:
         for number in commits:
-            Path(f"{folder}/{number}.json").write_bytes(encode_actions([info, data_file("own")]))
+            data = encode_actions([info, data_file("own")])
+            (stage.scratch / f"{number}.json").write_bytes(data)
         start = time.perf_counter()
         for number in commits:
-            decode_actions(Path(f"{folder}/{number}.json").read_bytes(), file=str(number))
+            decode_actions((stage.scratch / f"{number}.json").read_bytes(), file=str(number))
         each_ms = 1_000 * (time.perf_counter() - start) / len(commits)
-    details = results.suites["lake"].details["txlake"]
-    alone_ms = statistics.median(details["growth: writers: a commit, simulated: 1"])
+        alone_ms = min(simulated_commit(stage, 1, number) for number in range(_WARM_UP + 1))
     read_ms = each_ms * len(commits) / 2
     what = f"a commit alone, and {len(commits) / 2:.1f} others' commits read and decoded"
     return Limit("simulated-writers", what, (alone_ms + read_ms) / alone_ms)
+
+
+MEASURES = (
+    positions,
+    positions_of_few,
+    small_files_packed,
+    writers_of_own_tables,
+    empty_server,
+    commits_of_others,
+)
+
+
+@contextmanager
+def _stage(engine: str) -> Iterator[Stage]:
+    """Where a work of the bench is run, as in a process of its own."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        scratch = Path(folder) / "measured"
+        scratch.mkdir()
+        yield Stage(engine, engine_maker(engine, Path(folder)), FULL, CACHE, scratch)
+        running = SparkSession.getActiveSession()
+        if running is not None and str(running.conf.get(_LOCAL, "")).startswith(folder):
+            running.stop()
 
 
 def _median(work: Callable[[], object]) -> float:

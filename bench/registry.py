@@ -101,15 +101,15 @@ WORKS = (
     ),
     Work(
         "compact-deleted", "rows", "rows", "compact {rows} rows, a deletion vector on every file",
-        rows.compact_deleted, 3, TABLES, Target(1.0, RS),
+        rows.compact_deleted, 5, TABLES, Target(1.0, RS),
     ),
     Work(
         "few-sum", "few", "few", "sum over {few} rows",
-        rows.of_few(rows.sum_rows), 5, ALL, Target(1.15, SPARK),
+        rows.of_few(rows.sum_rows), 15, ALL, Target(1.15, SPARK),
     ),
     Work(
         "few-sum-deleted", "few", "few", "same, {few} rows, a deletion vector on every file",
-        rows.of_few(rows.sum_deleted), 5, TABLES, Target(0.6, DELTA),
+        rows.of_few(rows.sum_deleted), 15, TABLES, Target(0.6, DELTA),
     ),
     Work(
         "few-update-one", "few", "few", "UPDATE 1 row in {few}",
@@ -178,7 +178,7 @@ WORKS = (
     ),
     Work(
         "beside-optimize", "retail", "retail", "same queries beside OPTIMIZE, to them alone",
-        retail.beside_compaction, 1, TABLES, Target(1.0, DELTA), unit="x",
+        retail.beside_compaction, 3, TABLES, Target(1.0, DELTA), unit="x",
     ),
     Work(
         "grow-rows-sum", "growth", "growth", "sum: {rows} rows to a tenth as many",
@@ -420,5 +420,8 @@ WORKS = (
         scale.memory_of_statements, 1, ALONE, Target(64.0, None), unit="MiB", warms_up=False,
     ),
 )  # fmt: skip
+
+STARTS = {"cold": 3}
+"""How often a round starts a process whose work is the first that it does; others once."""
 
 SUITES = tuple(dict.fromkeys(work.suite for work in WORKS))

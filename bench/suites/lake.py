@@ -237,29 +237,57 @@ def _many_commits(
 ) -> tuple[float, float]:
     """By how much commits get slower, and by how much the opening of the log does.
 
-    The curves have what both cost at a hundredth, a tenth and all of the commits, each the mean of
-    a hundredth of them.
+    The last hundredth of the commits take turns with the second hundredth of as many on a new
+    table, and both logs are opened after them: the disk's pace, which changes within minutes, is
+    the same for both. The curves have what both cost at a hundredth, a tenth and all of the
+    commits, each the mean of a hundredth of them.
     """
     part = min(max(10, count // 100), count // 2)  # turns of checkpoints as a whole
     marks = {max(2 * part, mark): mark for mark in tenths(count)}
     folder = stage.scratch / title
-    opening, took = list[float](), list[float]()
-    with staged_lake(folder, "SQLite", 1) as lake:
-        logs = lake.logs(0)
-        file: Add | None = None
+    opening = 0.0
+    with staged_lake(folder, "SQLite", 2) as lake:
+        old, new = (_Commits(lake, lake.logs(number), replaces) for number in (0, 1))
         for version in range(1, count + 1):
-            gone = file if replaces else None
-            start = time.perf_counter()
-            file = _committed_instead(lake, logs, gone)
-            took.append(time.perf_counter() - start)
+            if version == count - part + 1:
+                for _ in range(part):
+                    new.commit()
+            if version > count - part:
+                new.commit()
+            old.commit()
             if version in marks:
-                note(stage, "commits", title, marks[version], 1_000 * sum(took[-part:]) / part)
-                files = 2 if replaces else 1 + version
-                table = folder / "lake" / "t0"
-                opening.append(min(_opened(stage, table, version, files) for _ in range(_TIMES)))
-                note(stage, "commits", f"open after {title}", marks[version], opening[-1])
-        stage.expect(_head(lake, 0), count, "versions")
-    return sum(took[-part:]) / sum(took[part : 2 * part]), opening[-1] / opening[0]
+                note(stage, "commits", title, marks[version], 1_000 * sum(old.took[-part:]) / part)
+                opening = _opened(stage, folder / "lake" / "t0", version, old.files)
+                note(stage, "commits", f"open after {title}", marks[version], opening)
+        stage.expect([_head(lake, number) for number in (0, 1)], [count, 2 * part], "versions")
+        opening_of_new = _opened(stage, folder / "lake" / "t1", 2 * part, new.files)
+    return sum(old.took[-part:]) / sum(new.took[-part:]), opening / opening_of_new
+
+
+class _Commits:
+    """Commits on one table that each add a file, and, with `replaces`, remove the one before.
+
+    Attributes:
+        took: the seconds of each.
+        files: of the log that they leave, with the row that its first version has.
+    """
+
+    def __init__(self, lake: StagedLake, logs: Sequence[TableLog], replaces: bool) -> None:
+        self.took = list[float]()
+        self._lake = lake
+        self._logs = logs
+        self._replaces = replaces
+        self._last: Add | None = None
+
+    @property
+    def files(self) -> int:
+        return 2 if self._replaces else 1 + len(self.took)
+
+    def commit(self) -> None:
+        gone = self._last if self._replaces else None
+        start = time.perf_counter()
+        self._last = _committed_instead(self._lake, self._logs, gone)
+        self.took.append(time.perf_counter() - start)
 
 
 def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add | None) -> Add:
@@ -273,40 +301,47 @@ def _committed_instead(lake: StagedLake, logs: Sequence[TableLog], before: Add |
 
 
 def _opened(stage: Stage, folder: Path, version: int, expected: int) -> float:
-    start = time.perf_counter()
-    snapshot = txlake.Log(folder).snapshot()
-    files = len(snapshot.files())
-    took = 1_000 * (time.perf_counter() - start)
-    stage.expect((snapshot.version, files), (version, expected), "version, files")
-    return took
+    """The milliseconds of opening a log of so many versions and files, the best of some times."""
+    took = []
+    for _ in range(_TIMES):
+        start = time.perf_counter()
+        snapshot = txlake.Log(folder).snapshot()
+        files = len(snapshot.files())
+        took.append(1_000 * (time.perf_counter() - start))
+        stage.expect((snapshot.version, files), (version, expected), "version, files")
+    return min(took)
 
 
 def simulated_writers(stage: Stage, number: int) -> float:
-    """By how much commits a second fall, at worst, when there are four times as many writers.
-
-    The writers are simulated: all of a turn's read the same version, then they commit one after
-    the other, each with a log of its own as a process has, so that each meets all before it.
-    """
-    turns = max(1, stage.sizes.transactions // 1_000)
+    """By how much commits a second fall, at worst, when there are four times as many writers."""
     took = []
     for count in SIMULATED_WRITERS:
-        folder = stage.scratch / f"simulated {count} {number}"
-        with staged_lake(folder, "SQLite", 1) as lake:
-            logs = [lake.logs(0) for _ in range(count)]
-            seconds = 0.0
-            for _ in range(turns * max(SIMULATED_WRITERS) // count):
-                start = time.perf_counter()
-                began = [StagedTransaction(lake) for _ in logs]
-                for own, tx in enumerate(began):
-                    tx.append(logs[own], [data_file(f"own {own}")], f"k = 'own {own}'")
-                for tx in began:
-                    tx.commit()
-                seconds += time.perf_counter() - start
-            commits = turns * max(SIMULATED_WRITERS)
-            stage.expect(_head(lake, 0), commits, "versions")
-        took.append(1_000 * seconds / commits)
+        took.append(simulated_commit(stage, count, number))
         note(stage, "writers", "a commit, simulated", count, took[-1])
     return worst_step(took)
+
+
+def simulated_commit(stage: Stage, count: int, number: int) -> float:
+    """Milliseconds for each commit of so many simulated writers of one table.
+
+    All of a turn's read the same version, then they commit one after the other, each with a log of
+    its own as a process has, so that each meets all before it.
+    """
+    turns = max(1, stage.sizes.transactions // 1_000)
+    with staged_lake(stage.scratch / f"simulated {count} {number}", "SQLite", 1) as lake:
+        logs = [lake.logs(0) for _ in range(count)]
+        seconds = 0.0
+        for _ in range(turns * max(SIMULATED_WRITERS) // count):
+            start = time.perf_counter()
+            began = [StagedTransaction(lake) for _ in logs]
+            for own, tx in enumerate(began):
+                tx.append(logs[own], [data_file(f"own {own}")], f"k = 'own {own}'")
+            for tx in began:
+                tx.commit()
+            seconds += time.perf_counter() - start
+        commits = turns * max(SIMULATED_WRITERS)
+        stage.expect(_head(lake, 0), commits, "versions")
+    return 1_000 * seconds / commits
 
 
 def two_locks(stage: Stage, number: int) -> float:

@@ -21,7 +21,7 @@ from bench.engines.delta_rs import DeltaRs
 from bench.engines.transactions import PYTHON
 from bench.pages import marks
 from bench.points import tenths, worst_step
-from bench.registry import SUITES, WORKS, Work
+from bench.registry import STARTS, SUITES, WORKS, Work
 from bench.report import PART, TEN, console_table, markdown, markdown_of_ten, write_report
 from bench.results import Machine, Results, SuiteRun, lines, load, save
 from bench.sizes import FULL, QUICK, WARM_UP
@@ -170,6 +170,26 @@ def test_each_round_begins_with_another_engine_and_its_results_are_kept(
     main()
     assert path.read_bytes() == before
     assert "refresh it by one commit" in capsys.readouterr().out
+
+
+def test_a_process_that_is_measured_once_starts_more_often(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def measured(suite: str, process: str, engine: str, *others: object) -> Measured:
+        started.append((process, engine))
+        return Measured({work.name: [1.0] for work in WORKS if work.process == process}, {}, {})
+
+    monkeypatch.setattr("bench.__main__._measured", measured)
+    path = tmp_path / "results.json"
+    options = ["--quick", "--rows", "40000", "--data", str(data), "--json", str(path)]
+    monkeypatch.setattr("sys.argv", ["bench", "start", *options, "--engines", "spark", "txlake"])
+    main()
+    assert started[:6] == [("cold", "spark"), ("cold", "txlake")] * STARTS["cold"]
+    assert started[6:] == [("process", "spark"), ("process", "txlake")]
+    (run,) = load(path).suites.values()
+    assert run.samples["start-sum"]["txlake"] == [[1.0]] * STARTS["cold"]
 
 
 def test_an_engine_that_fails_ends_the_bench(

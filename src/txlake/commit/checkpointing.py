@@ -136,8 +136,8 @@ def write_checkpoint(log: TableLog, snapshot: Snapshot | None = None) -> int:
 
 
 def _expired_until(snapshot: Snapshot, now_ms: int) -> int:
-    """Return the time until which files were removed whose tombstones have expired, in ms since
-    1970; -1 if the table doesn't say.
+    """Return the time up to which removed files have expired, in ms since 1970; -1 if the table
+    doesn't say how long it keeps them.
     """
     try:
         return now_ms - snapshot.properties.deleted_file_retention_ms

@@ -210,12 +210,33 @@ def test_the_order_of_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert store.put_if_absent("log/1", b"x") is PutOutcome.CREATED
     assert recorder.calls == ["sync temporary", "link t/log/1", "sync t/log", "unlink temporary"]
     recorder.calls.clear()
+    # One that is there is made durable, as its writer may not have come to that yet.
+    assert store.put_if_absent("log/1", b"y") is PutOutcome.EXISTS
+    assert recorder.calls == ["sync t/log"]
+    recorder.calls.clear()
     store.put_unsynced("log/0.crc", b"x")
     assert recorder.calls == ["link t/log/0.crc", "unlink temporary"]
     recorder.calls.clear()
     monkeypatch.setattr(os, "unlink", recorder._unlink)  # finds nothing after a rename
     store.put("log/1", b"y")
     assert recorder.calls == ["sync temporary", "replace t/log/1", "sync t/log"]
+
+
+def test_a_file_system_whose_links_overwrite_is_unsafe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", shutil.copyfile)
+    with pytest.raises(InvalidRequest, match="a second put-if-absent of one object succeeded"):
+        open_store(tmp_path).ensure_safe()
+
+
+def test_a_file_that_appears_after_the_look_stays(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put_if_absent("log/0", b"theirs")
+    monkeypatch.setattr(os.path, "isfile", lambda path: False)
+    assert store.put_if_absent("log/0", b"ours") is PutOutcome.EXISTS
+    assert store.get("log/0") == b"theirs"
 
 
 def test_mode_is_what_the_user_wants(tmp_path: Path) -> None:

@@ -50,14 +50,19 @@ _ADVICE = {
 
 
 class LocalStore:
-    """`ports.Store` on a folder of this machine. Safe to use from many threads and after a fork."""
+    """`ports.Store` on a folder of this machine. Safe to use from many threads and after a fork.
 
-    __slots__ = ("_proof", "_root", "_url")
+    `looks_first`: a put-if-absent of a file that is there already is refused without an attempt;
+    not in the self-test, which has to see that the attempt is refused.
+    """
 
-    def __init__(self, place: StoreRoot, proof: Proof) -> None:
+    __slots__ = ("_looks_first", "_proof", "_root", "_url")
+
+    def __init__(self, place: StoreRoot, proof: Proof, *, looks_first: bool = True) -> None:
         self._root = place.folder
         self._url = place.url
         self._proof = proof
+        self._looks_first = looks_first
 
     @property
     def url(self) -> str:
@@ -122,16 +127,15 @@ class LocalStore:
         Raises InvalidRequest if the file system can't create a file without overwriting another.
         """
         file = self._file(path)
-        with _Translating("write", file), _temporary(file, data) as temporary:
-            is_mine = _publish(temporary, file)
-            if not is_mine and os.path.isdir(file):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            try:
-                # Also for another writer's file, which its writer may not have synced yet.
-                sync_folder(os.path.dirname(file))
-            except OSError:
-                return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
-            return PutOutcome.CREATED if is_mine else PutOutcome.EXISTS
+        with _Translating("write", file):
+            # A lost commit, or one that another process published, needs no file of its own.
+            if self._looks_first and os.path.isfile(file):
+                return _synced(file, PutOutcome.EXISTS)
+            with _temporary(file, data) as temporary:
+                is_mine = _publish(temporary, file)
+                if not is_mine and os.path.isdir(file):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                return _synced(file, PutOutcome.CREATED if is_mine else PutOutcome.EXISTS)
 
     def put_unsynced(self, path: str, data: bytes) -> None:
         """Create the file unless it exists, without syncing it to the disk."""
@@ -174,7 +178,8 @@ class LocalStore:
 
     def ensure_safe(self) -> None:
         """Test put-if-absent once per folder, and remove the probe's folder."""
-        if self._proof.ensure(self):
+        place = StoreRoot(StoreKind.LOCAL, "", self._root)
+        if self._proof.ensure(LocalStore(place, self._proof, looks_first=False)):
             with suppress(OSError):
                 os.rmdir(self._file(PROBE_FOLDER))  # only while no other process tries the store
 
@@ -298,6 +303,18 @@ def _after(found: Iterator[os.DirEntry[str]], path: str, start_after: str) -> It
             within = f"{below}/"
             if within > start_after or start_after.startswith(within):
                 yield f"{entry.name}/"
+
+
+def _synced(file: str, outcome: PutOutcome) -> PutOutcome:
+    """Return the outcome once the file's folder is on the disk, UNKNOWN if that fails.
+
+    Also for another writer's file, which its writer may not have synced yet.
+    """
+    try:
+        sync_folder(os.path.dirname(file))
+    except OSError:
+        return PutOutcome.UNKNOWN  # it is visible, but may not outlive a power cut
+    return outcome
 
 
 @contextmanager

@@ -22,13 +22,11 @@ from pyspark.sql import SparkSession
 
 from bench.__main__ import CACHE, ROOT
 from bench.pages import write_part
-from bench.points import worst_step
 from bench.results import Line, Results, lines, load, machine
 from bench.sizes import FULL
 from bench.sources.lakes import data_file
 from bench.sources.rows import large_rows, small_files
 from bench.stage import Stage, engine_maker, timed
-from bench.suites.contention import REAL_WRITERS, writers_apart
 from bench.suites.lake import SIMULATED_WRITERS, simulated_commit
 from bench.suites.served import CLIENTS, PROCESSES, Client, run_all, server
 from txlake.protocol.actions import CommitInfo, decode_actions, encode_actions
@@ -43,7 +41,6 @@ _POSITIONS = (
     "FROM parquet.`{folder}`) WHERE position >= 0 AND length(file) > 0"
 )
 _LOCAL = "spark.local.dir"
-_OF_POSITIONS = "raw Spark, which reads each row's file and position"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +69,10 @@ def positions() -> Limit:
     """Spark alone, which reads of each row what a search among deleted rows needs, and searches for
     none of them.
     """
-    return Limit("sum-deleted", _OF_POSITIONS, _positions_of(FULL.rows, FULL.row_files))
-
-
-def positions_of_few() -> Limit:
-    """The same of the table of the size that most have."""
-    return Limit("few-sum-deleted", _OF_POSITIONS, _positions_of(FULL.few_rows, FULL.few_files))
-
-
-def _positions_of(count: int, files: int) -> float:
-    query = _POSITIONS.format(folder=large_rows(CACHE, count, files).data)
+    query = _POSITIONS.format(folder=large_rows(CACHE, FULL.rows, FULL.row_files).data)
     with _stage("spark") as stage:
-        return _median(lambda: stage.engine.query(query))
+        value = _median(lambda: stage.engine.query(query))
+    return Limit("sum-deleted", "raw Spark, which reads each row's file and position", value)
 
 
 def small_files_packed() -> Limit:
@@ -120,16 +109,6 @@ def empty_server() -> Limit:
     return Limit("served", what, statistics.median(values))
 
 
-def writers_of_own_tables() -> Limit:
-    """As many writers, each of a table of its own, so that none meets another's commits."""
-    took = []
-    with _stage("txlake") as stage:
-        for count in REAL_WRITERS:
-            writers_apart(stage, count)  # not counted
-            took.append(statistics.median(writers_apart(stage, count) for _ in range(_WARM_UP + 1)))
-    return Limit("contend-more", "as many writers of a table each", worst_step(took))
-
-
 def commits_of_others() -> Limit:
     """A commit that is alone, and reading and decoding those of the others before it, without a
     look at what they say.
@@ -152,9 +131,7 @@ def commits_of_others() -> Limit:
 
 MEASURES = (
     positions,
-    positions_of_few,
     small_files_packed,
-    writers_of_own_tables,
     empty_server,
     commits_of_others,
 )
@@ -169,8 +146,10 @@ def _stage(engine: str) -> Iterator[Stage]:
         scratch.mkdir()
         yield Stage(engine, engine_maker(engine, Path(folder)), FULL, CACHE, scratch)
         running = SparkSession.getActiveSession()
-        if running is not None and str(running.conf.get(_LOCAL, "")).startswith(folder):
-            running.stop()
+        if running is None:
+            return
+        if str(running.sparkContext.getConf().get(_LOCAL)).startswith(folder):
+            running.stop()  # it was started here; others' goes on
 
 
 def _median(work: Callable[[], object]) -> float:

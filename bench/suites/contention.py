@@ -62,30 +62,12 @@ def writers(
         ids = [
             range(0 if same_rows else own * UPDATES, _last(own, same_rows)) for own in range(count)
         ]
-        ended = (
-            _processes(stage, table, ids) if processes else _threads(stage, [table] * count, ids)
-        )
+        ended = _processes(stage, table, ids) if processes else _threads(stage, table, ids)
         _check(stage, table, stage.keep("all", rows.total), ended)
         _tell(stage, name, table, ended)
         return 1_000 * _seconds(ended) / max(sum(len(one.committed) for one in ended), 1)
 
     return run
-
-
-def writers_apart(stage: Stage, count: int) -> float:
-    """Milliseconds for each UPDATE of so many writers that have a table each, as threads."""
-    rows = large_rows(stage.data, stage.sizes.rows, stage.sizes.row_files)
-    tables = [
-        stage.table(f"apart {own} of {count}", rows.log("live"), rows.data) for own in range(count)
-    ]
-    ended = _threads(stage, tables, [range(UPDATES)] * count)
-    for table in tables:
-        stage.expect(
-            stage.engine.total(table),
-            stage.keep("all", rows.total) + Total(0, 0, float(UPDATES)),
-            table,
-        )
-    return 1_000 * _seconds(ended) / (UPDATES * count)
 
 
 REAL_WRITERS = (1, 2, 4, 8, 16)
@@ -117,7 +99,7 @@ def beside_a_compactor(stage: Stage, number: int) -> float:
     for name in ("1 writer alone", "1 writer, a compactor"):
         table = stage.table(f"contended {name}", rows.log("live"), rows.data)
         with compacted(stage.engine.beside(), table, name.endswith("compactor")) as lost:
-            ended = _threads(stage, [table], ids)
+            ended = _threads(stage, table, ids)
         _check(stage, table, total, ended)
         _tell(stage, name, table, ended)
         stage.details[f"{name}: compactions aborted"] = float(len(lost))
@@ -186,14 +168,13 @@ def _percentile(ended: Sequence[_Ended], percent: int) -> float:
     return 1_000 * float(np.percentile(seconds, percent)) if seconds else 0.0
 
 
-def _threads(stage: Stage, tables: Sequence[Path], ids: Sequence[range]) -> list[_Ended]:
-    """What each writer did to its table."""
+def _threads(stage: Stage, table: Path, ids: Sequence[range]) -> list[_Ended]:
     engines = [stage.engine.beside() for _ in ids]
     start = threading.Barrier(len(ids))
 
     def write(own: int) -> _Ended:
         start.wait()
-        return _updates(engines[own], tables[own], ids[own])
+        return _updates(engines[own], table, ids[own])
 
     with ThreadPoolExecutor(len(ids)) as pool:
         return list(pool.map(write, range(len(ids))))

@@ -237,17 +237,20 @@ def _many_commits(
 ) -> tuple[float, float]:
     """By how much commits get slower, and by how much the opening of the log does.
 
-    The last hundredth of the commits take turns with the second hundredth of as many on a new
-    table, and both logs are opened after them: the disk's pace, which changes within minutes, is
-    the same for both. The curves have what both cost at a hundredth, a tenth and all of the
+    The last hundredth of the commits take turns with the second hundredth of as many in a new lake,
+    and both logs are opened after them: the disk's pace, which changes within minutes, is the same
+    for both. The curves have what both cost at a hundredth, a tenth and all of the
     commits, each the mean of a hundredth of them.
     """
     part = min(max(10, count // 100), count // 2)  # turns of checkpoints as a whole
     marks = {max(2 * part, mark): mark for mark in tenths(count)}
     folder = stage.scratch / title
     opening = 0.0
-    with staged_lake(folder, "SQLite", 2) as lake:
-        old, new = (_Commits(lake, lake.logs(number), replaces) for number in (0, 1))
+    with (
+        staged_lake(folder / "old", "SQLite", 1) as lake,
+        staged_lake(folder / "new", "SQLite", 1) as new_lake,
+    ):
+        old, new = (_Commits(one, one.logs(0), replaces) for one in (lake, new_lake))
         for version in range(1, count + 1):
             if version == count - part + 1:
                 for _ in range(part):
@@ -257,10 +260,11 @@ def _many_commits(
             old.commit()
             if version in marks:
                 note(stage, "commits", title, marks[version], 1_000 * sum(old.took[-part:]) / part)
-                opening = _opened(stage, folder / "lake" / "t0", version, old.files)
+                opening = _opened(stage, folder / "old" / "lake" / "t0", version, old.files)
                 note(stage, "commits", f"open after {title}", marks[version], opening)
-        stage.expect([_head(lake, number) for number in (0, 1)], [count, 2 * part], "versions")
-        opening_of_new = _opened(stage, folder / "lake" / "t1", 2 * part, new.files)
+        heads = [_head(one, 0) for one in (lake, new_lake)]
+        stage.expect(heads, [count, 2 * part], "versions")
+        opening_of_new = _opened(stage, folder / "new" / "lake" / "t0", 2 * part, new.files)
     return sum(old.took[-part:]) / sum(new.took[-part:]), opening / opening_of_new
 
 

@@ -287,11 +287,11 @@ WORKS = (
     ),
     Work(
         "commit-sqlite", "lake", "ledger", "begin, ratify, publish it, 8 threads, SQLite",
-        lake.commit("SQLite"), 1, ALONE, Target(3.0, None), unit="ms",
+        lake.commit("SQLite"), 3, ALONE, Target(3.0, None), unit="ms",
     ),
     Work(
         "commit-postgresql", "lake", "ledger", "begin, ratify, publish it, 8 threads, PostgreSQL",
-        lake.commit("PostgreSQL"), 1, ALONE, Target(4.0, None), unit="ms",
+        lake.commit("PostgreSQL"), 3, ALONE, Target(4.0, None), unit="ms",
     ),
     Work(
         "lock-two", "lake", "ledger", "lock 2 tables that nobody uses",

@@ -65,23 +65,43 @@ def writers(
         ended = _processes(stage, table, ids) if processes else _threads(stage, table, ids)
         _check(stage, table, stage.keep("all", rows.total), ended)
         _tell(stage, name, table, ended)
-        return 1_000 * _seconds(ended) / max(sum(len(one.committed) for one in ended), 1)
+        return _ms_each(ended)
 
     return run
 
 
 REAL_WRITERS = (1, 2, 4, 8, 16)
+COMMITS = 64
+"""Statements at each number of writers."""
 
 
 def more_writers(stage: Stage, number: int) -> float:
     """By how much a committed UPDATE costs more, at worst, than with fewer writers: commits a
-    second never fall where it is 1. The writers are threads that change rows of their own.
+    second never fall where it is 1.
+
+    The writers are threads that change rows of their own, as many statements together whatever
+    their number. Before, each has changed one row of another table: a session's and a thread's
+    first statement count for nobody.
     """
+    rows = large_rows(stage.data, stage.sizes.rows, stage.sizes.row_files)
     took = []
     for count in REAL_WRITERS:
-        took.append(writers(count)(stage, number))
+        name = f"{COMMITS} rows, {count} writers"
+        each = COMMITS // count
+        ids = [range(own * each, (own + 1) * each) for own in range(count)]
+        table = stage.table(f"contended {name}", rows.log("live"), rows.data)
+        other = stage.table(f"contended {name} before", rows.log("live"), rows.data)
+        ended = _threads(stage, table, ids, before=other)
+        _check(stage, table, stage.keep("all", rows.total), ended)
+        _tell(stage, name, table, ended)
+        took.append(_ms_each(ended))
         note(stage, "writers", "an UPDATE of 1 row", count, took[-1])
     return worst_step(took)
+
+
+def _ms_each(ended: Sequence[_Ended]) -> float:
+    """Milliseconds for each statement that was committed."""
+    return 1_000 * _seconds(ended) / max(sum(len(one.committed) for one in ended), 1)
 
 
 def _last(own: int, same_rows: bool) -> int:
@@ -168,11 +188,18 @@ def _percentile(ended: Sequence[_Ended], percent: int) -> float:
     return 1_000 * float(np.percentile(seconds, percent)) if seconds else 0.0
 
 
-def _threads(stage: Stage, table: Path, ids: Sequence[range]) -> list[_Ended]:
+def _threads(
+    stage: Stage, table: Path, ids: Sequence[range], *, before: Path | None = None
+) -> list[_Ended]:
+    """Each writer's statements, in a thread of its own; `before`: a table where each changes one
+    row first.
+    """
     engines = [stage.engine.beside() for _ in ids]
     start = threading.Barrier(len(ids))
 
     def write(own: int) -> _Ended:
+        if before is not None:
+            _updates(engines[own], before, ids[own][:1])
         start.wait()
         return _updates(engines[own], table, ids[own])
 

@@ -80,7 +80,7 @@ def test_every_work_of_delta_rs_gives_the_answers_and_its_repeats(
     assert suite == "retail" or measured.left_out == {}
     assert {name: len(values) for name, values in measured.samples.items()} == expected
     assert all(value > 0 for values in measured.samples.values() for value in values)
-    details = {"tpch": 22, "contention": 61, "merge": 16, "growth": 24, "retail": 12}
+    details = {"tpch": 22, "contention": 79, "merge": 16, "growth": 24, "retail": 12}
     if not measured.left_out:
         assert len(measured.details) == details.get(suite, 0)
 

@@ -144,12 +144,18 @@ def _stage(engine: str) -> Iterator[Stage]:
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         scratch = Path(folder) / "measured"
         scratch.mkdir()
-        yield Stage(engine, engine_maker(engine, Path(folder)), FULL, CACHE, scratch)
-        running = SparkSession.getActiveSession()
-        if running is None:
-            return
-        if str(running.sparkContext.getConf().get(_LOCAL)).startswith(folder):
-            running.stop()  # it was started here; others' goes on
+        try:
+            yield Stage(engine, engine_maker(engine, Path(folder)), FULL, CACHE, scratch)
+        finally:
+            running = SparkSession.getActiveSession()
+            # One that was started here; others' goes on.
+            if running is not None and _is_of(running, folder):
+                running.stop()
+
+
+def _is_of(running: SparkSession, folder: str) -> bool:
+    """Whether a session has its files in the folder."""
+    return str(running.sparkContext.getConf().get(_LOCAL)).startswith(folder)
 
 
 def _median(work: Callable[[], object]) -> float:

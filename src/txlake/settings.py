@@ -12,8 +12,9 @@ class RetrySettings:
     """Waits of the commit loop and `Lake.run` between attempts: growing, jittered, bounded.
 
     `queue_ms_max`: how long commits of one process to one table wait for each other before they
-    race. `reserve_after`: after how many lost attempts a transaction over tables of a lake gets the
-    next turn on them.
+    race, and its autocommitted DELETEs and UPDATEs for one of its slots.
+    `reserve_after`: after how many lost attempts a transaction over tables of a lake gets the next
+    turn on them.
     """
 
     commit_attempts_max: int = 200

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,52 @@ def test_one_at_a_time_in_the_order_of_coming() -> None:
         future.result(30)
     assert order == [0, 1, 2, 3]
     assert not lock.is_taken()
+
+
+def test_so_many_at_a_time_the_others_in_the_order_of_coming() -> None:
+    lock, order = FifoLock(System(), holders=2), list[int]()
+    pool = ThreadPoolExecutor(4)
+    gates = [threading.Event() for _ in range(4)]
+
+    def take(number: int) -> None:
+        with lock.acquired(30_000) as is_mine:
+            assert is_mine
+            order.append(number)
+            gates[number].wait(30)
+
+    futures = []
+    for number in range(4):
+        futures.append(pool.submit(take, number))
+        while len(lock._queue) < number + 1:
+            pass
+    assert not wait(futures, 0.1).done
+    assert order == [0, 1]
+    for number, begun in ((1, [0, 1, 2]), (0, [0, 1, 2, 3]), (3, [0, 1, 2, 3])):
+        gates[number].set()
+        futures[number].result(30)
+        while len(order) < len(begun):
+            pass
+        assert order == begun
+    gates[2].set()
+    futures[2].result(30)
+    assert not lock.is_taken()
+
+
+def test_only_the_next_one_looks_often() -> None:
+    """The others are woken, or become the next one."""
+    lock, looks = FifoLock(System(), holders=2), list[float]()
+
+    class Place:
+        def acquire(self, timeout: float) -> bool:
+            looks.append(timeout)
+            lock._queue.popleft()
+            return False
+
+    place: Any = Place()
+    lock._queue.extend([threading.Lock() for _ in range(4)])
+    lock._queue.append(place)
+    assert lock._wait_for_turn(place, 30_000)
+    assert looks == [0.15, 0.1, 0.05]
 
 
 def test_who_waits_too_long_goes_on_without_it() -> None:

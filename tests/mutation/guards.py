@@ -92,7 +92,7 @@ MODULES = {
     ),
     "session": (
         *("admission", "branch_changes", "branches", "catalog_access", "conflict_turns"),
-        "isolation",
+        *("isolation", "statement_slots"),
     ),
     "session.membership": ("attachment", "dropping", "opening", "recovery"),
     "maintenance": ("maintainer", "needs", "order", "policy", "work"),

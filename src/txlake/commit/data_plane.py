@@ -392,9 +392,10 @@ class DataPlane(ResultRows["DataFrame"], Protocol):
     def active(self) -> AbstractContextManager[None]:
         """Return a context in which Spark parses texts by the settings of this plane's session."""
 
-    def running(self) -> AbstractContextManager[None]:
+    def running(self, on_spark: Callable[[], None]) -> AbstractContextManager[None]:
         """Return a context for a statement: as `active`, and Spark's errors are raised as txlake's.
 
+        `on_spark` is called before Spark does a part of the work, in the statement's thread.
         Raises a TxlakeError where Spark raises one of its own.
         """
 

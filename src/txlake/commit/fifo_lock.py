@@ -1,8 +1,8 @@
 """A first-in-first-out lock among threads that no interrupt leaves locked.
 
 A lock that Python code acquires stays locked if a KeyboardInterrupt arrives before the code notes
-that it has it. Here a thread holds the lock while its place is the first one of a queue, so that
-removing the place releases the lock, whenever the interrupt came.
+that it has it. Here a thread holds the lock while its place is among the first of a queue, so
+that removing the place releases the lock, whenever the interrupt came.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ _LOOK_MS = 50.0
 
 
 class FifoLock:
-    """A lock that threads get in the order in which they asked for it."""
+    """A lock that threads get in the order in which they asked for it.
 
-    def __init__(self, system: System) -> None:
+    Up to `holders` threads hold it at a time.
+    """
+
+    def __init__(self, system: System, *, holders: int = 1) -> None:
         self._system = system
+        self._holders = holders
         self._queue: deque[threading.Lock] = deque()
 
     def is_taken(self) -> bool:
@@ -43,15 +47,18 @@ class FifoLock:
             if place in self._queue:
                 self._queue.remove(place)
             with suppress(IndexError, RuntimeError):  # no thread waits, or it was woken before
-                self._queue[0].release()
+                self._queue[self._holders - 1].release()
 
     def _wait_for_turn(self, place: threading.Lock, timeout_ms: float) -> bool:
-        """Wait until the place is the first of the queue; return False if that takes too long."""
+        """Wait until the place is among the first of the queue; return False if that takes too
+        long.
+        """
         until_ms = self._system.monotonic_ms() + timeout_ms
-        while self._queue[0] is not place:
+        while (ahead := self._queue.index(place) - self._holders + 1) > 0:
             left_ms = until_ms - self._system.monotonic_ms()
             if left_ms <= 0:
                 return False
-            # A thread that releases the lock wakes the next one, unless it was interrupted.
-            place.acquire(timeout=min(left_ms, _LOOK_MS) / 1000)
+            # A thread that releases the lock wakes the next one, unless it was interrupted: the
+            # next one has to look, those behind it more rarely.
+            place.acquire(timeout=min(left_ms, _LOOK_MS * ahead) / 1000)
         return True

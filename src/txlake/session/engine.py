@@ -34,6 +34,7 @@ from txlake.protocol.branching import TableBranch, branch_place, registry_of, sp
 from txlake.protocol.file_names import LOG_FOLDER
 from txlake.protocol.reach import ANYWHERE, Reach
 from txlake.session.bounded_cache import BoundedCache
+from txlake.session.statement_slots import StatementSlots
 from txlake.session.view_queries import TemporaryViews, Viewed
 from txlake.settings import Settings
 from txlake.sql.statements import Expression, Table, TableName, TablePath
@@ -231,6 +232,7 @@ class Engine:
     branch: BranchEntry | None = None
     trunk: Engine | None = None
     _state: _State = field(default_factory=_State)
+    slots: StatementSlots = field(init=False)
     _sessions: set[int] = field(default_factory=set)
     _logs: BoundedCache[str, TableLog] = field(init=False)
     _shared: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -241,6 +243,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self._logs = BoundedCache(self.settings.tables_cached)
+        self.slots = StatementSlots(self.system)
 
     def with_plane(self, plane: DataPlane) -> Engine:
         """Return an engine for the same lake with another data plane.

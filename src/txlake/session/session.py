@@ -47,6 +47,7 @@ from txlake.session.session_functions import (
     with_values,
 )
 from txlake.session.settings_rules import apply_rules
+from txlake.session.statement_slots import table_changed
 from txlake.session.statement_tables import StatementTables
 from txlake.session.transaction import State, Transaction
 from txlake.session.versions_read import (
@@ -74,6 +75,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _logger = logging.getLogger(__name__)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,17 +463,18 @@ class Session:
         catalog, deferral = self.engine.catalog, deferral_of(statement)
         if catalog.is_lake and catalog.of_lake().defers_registration:
             return deferral
-        if deferral is Deferral.UNTIL_COMMIT_UNSEEN and self._is_in_far_store(statement):
+        table = getattr(statement, "table", None)
+        is_path = isinstance(table, TablePath)
+        if deferral is Deferral.UNTIL_COMMIT_UNSEEN and is_path and self._is_far(table):
             return deferral
         return Deferral.NONE
 
-    def _is_in_far_store(self, statement: Statement) -> bool:
-        """Return whether a statement is about a path table in a store over a network."""
-        table = getattr(statement, "table", None)
-        if not isinstance(table, TablePath):
-            return False
-        place, _ = split_place(table.location)
-        return is_far(self.engine.at(place, TablePath(place)).store)
+    def _is_far(self, table: Table | None) -> bool:
+        """Return whether a table is in a store over a network: a named one, if the warehouse is."""
+        if isinstance(table, TablePath):
+            place, _ = split_place(table.location)
+            return is_far(self.engine.at(place, TablePath(place)).store)
+        return self.engine.warehouse is not None and is_far(self.engine.warehouse)
 
     def _run(
         self,
@@ -487,15 +493,19 @@ class Session:
         if command.writes and not self._line.follows_setting and not _is_spark_alone(statement):
             require_wap_branch(self.engine)
         appends = only_appends(statement)
-        with self.statement_context(
-            transaction,
-            each_once([*command.all_locks(statement), *locks_of(versions_read)]),
-            leaves=command.leaves_existing(statement),
-            writes=command.writes,
-            deferral=deferral,
-            answers=not appends,
-            turns=self._conflict_turns.begin(transaction, statement),
-        ) as context:
+        with (
+            self._slot(transaction, statement) as leave_slot,
+            self.statement_context(
+                transaction,
+                each_once([*command.all_locks(statement), *locks_of(versions_read)]),
+                leaves=command.leaves_existing(statement),
+                writes=command.writes,
+                deferral=deferral,
+                answers=not appends,
+                turns=self._conflict_turns.begin(transaction, statement),
+                on_spark=leave_slot,
+            ) as context,
+        ):
             if user_metadata is not None:
                 context.transaction.user_metadata = user_metadata
             if versions_read:
@@ -509,6 +519,22 @@ class Session:
             if transaction is None:
                 context.transaction.commit()
             return answer
+
+    def _slot(
+        self, transaction: Transaction | None, statement: Statement
+    ) -> AbstractContextManager[Callable[[], None]]:
+        """Return the context in which a statement that changes rows has one of its table's slots
+        (`StatementSlots.taken`).
+
+        Only autocommitted ones on a near table wait: others hold locks, or wait for requests.
+        """
+        table = table_changed(statement)
+        if transaction is not None or self._is_far(table):
+            table = None
+        wait_ms = self.engine.settings.retry.queue_ms_max
+        if self.lock_timeout_ms >= 0:
+            wait_ms = min(wait_ms, self.lock_timeout_ms)
+        return self.engine.slots.taken(self.database, table, wait_ms)
 
     def _require_permitted(self, transaction: Transaction | None, statement: Statement) -> None:
         """Raise NotPermitted, and fail the transaction, for a statement that changes what the
@@ -536,6 +562,7 @@ class Session:
         deferral: Deferral = Deferral.NONE,
         answers: bool = True,
         turns: Turns = NO_TURNS,
+        on_spark: Callable[[], None] = _nothing,
     ) -> Iterator[Context]:
         """Yield a statement's context once it holds its locks; an error fails the transaction.
 
@@ -543,7 +570,7 @@ class Session:
         it is rolled back unless it was committed. `leaves` and `pins` as in `admit`; with a
         `deferral` the caller runs the statement again if it raises AdmissionOutdated. `answers`:
         whether the statement returns what it read, which is then checked at its end. `turns`: what
-        it requests before its locks.
+        it requests before its locks. `on_spark` as in `DataPlane.running`.
 
         Raises InvalidRequest if the transaction isn't active, and as `admit`. A CorruptTable of the
         block becomes Unavailable if another session ended the transaction, whose files may be gone.
@@ -567,7 +594,7 @@ class Session:
             rules=self.engine.plane.text_rules,
         )
         try:
-            with context.tables.tables_named(), self.engine.plane.running():
+            with context.tables.tables_named(), self.engine.plane.running(on_spark):
                 admit(context, wanted, leaves=leaves, pins=pins)
                 yield context
                 if answers:

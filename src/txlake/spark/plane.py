@@ -181,9 +181,15 @@ class _HeldSettings:
 
 
 class _Held(threading.local):
-    """A thread's settings in `settings_held`; None outside of it."""
+    """What a thread holds.
+
+    Attributes:
+        state: the settings in `settings_held`; None outside of it.
+        on_spark: what a statement in `running` wants to be told; None outside of it.
+    """
 
     state: _HeldSettings | None = None
+    on_spark: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -220,6 +226,8 @@ class SparkPlane:
 
         Sets the interpreter of its Python workers, and installs the explanations of missing files.
         """
+        if self._held.on_spark is not None:
+            self._held.on_spark()
         if (spark := self._spark) is not None:
             return spark
         with self._starting:
@@ -317,9 +325,14 @@ class SparkPlane:
             yield
 
     @contextmanager
-    def running(self) -> Iterator[None]:
-        with spark_errors(), self.active():
-            yield
+    def running(self, on_spark: Callable[[], None]) -> Iterator[None]:
+        outer = self._held.on_spark
+        self._held.on_spark = on_spark
+        try:
+            with spark_errors(), self.active():
+                yield
+        finally:
+            self._held.on_spark = outer
 
     def setting(self, key: str, default: str) -> str:
         """Return a setting of the session, or before that is made, with `takes_active`, of the

@@ -6,9 +6,7 @@ import datetime
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ import pytest
 
 import txlake
 from tests.server.flight.raw import RawClient
-from tests.server.flight.serving import HEADER, READER, TOKENS, WRITER, ServedFlight, rows, until
+from tests.server.flight.serving import HEADER, READER, TOKENS, WRITER, ServedFlight, rows
 from tests.server.process import ServerProcess
 from txlake.errors import (
     Conflict,
@@ -38,7 +36,7 @@ from txlake.server.flight import handles
 from txlake.server.flight.arrow_stream import batch_data, schema_data, table_of
 from txlake.server.flight.messages import decoded, new, packed, unpacked
 from txlake.server.flight.parameters import bound_rows, marker_names, parameter_schema
-from txlake.server.flight.statements import FlightCall, Slots, Statements
+from txlake.server.flight.statements import FlightCall, Statements
 from txlake.server.flight.statuses import status_of
 from txlake.server.tokens import Tokens
 from txlake.session.permission import NotPermitted
@@ -410,31 +408,6 @@ def test_dates_of_far_values_arrive(client: RawClient) -> None:
         (datetime.date(1, 1, 1),),
         (datetime.date(9999, 12, 31),),
     ]
-
-
-def test_workers_are_given_in_the_order_of_the_calls() -> None:
-    slots = Slots(1)
-    order: list[int] = []
-    threads = []
-
-    def take(number: int) -> None:
-        """Note the turn."""
-        with slots.taken():
-            order.append(number)
-
-    with slots.taken():
-        for number in range(5):
-            threads.append(threading.Thread(target=take, args=(number,)))
-            threads[-1].start()
-            until(partial(_has_waiting, slots, number + 1))
-    for thread in threads:
-        thread.join(60)
-    assert order == [0, 1, 2, 3, 4]
-    assert slots._free == 1
-
-
-def _has_waiting(slots: Slots, count: int) -> bool:
-    return len(slots._waiting) == count
 
 
 def test_a_call_that_has_ended_runs_no_statement(served: ServedFlight, client: RawClient) -> None:

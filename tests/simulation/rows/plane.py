@@ -122,7 +122,7 @@ class RowPlane:
     def active(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def running(self) -> AbstractContextManager[None]:
+    def running(self, on_spark: Callable[[], None]) -> AbstractContextManager[None]:
         return nullcontext()
 
     def row_probe(self, table: Callable[[], TableData]) -> SparkProbe:

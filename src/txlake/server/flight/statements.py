@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+from txlake.commit.fifo_lock import FifoLock
 from txlake.conflict.levels import parse_level
 from txlake.errors import InvalidRequest, TxlakeError, Unavailable
 from txlake.server import scripts
@@ -62,7 +63,7 @@ class Statements:
     def __init__(self, served: ServedLake, handles: Handles) -> None:
         self._served = served
         self._handles = handles
-        self._slots = Slots(served.limits.workers)
+        self._workers = FifoLock(served.engine.system, holders=served.limits.workers)
 
     def prepare(self, call: FlightCall, session: Session) -> None:
         """Give a new session what its client asked for.
@@ -167,42 +168,11 @@ class Statements:
         if not call.on_end(running.cancel):
             running.cancel()  # the call has ended already
         try:
-            with self._slots.taken():
+            with self._workers.acquired(math.inf):
                 running.require()
                 yield running
         finally:
             running.ended.set()
-
-
-class Slots:
-    """So many threads at once, the others in the order in which they came."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._waiting: deque[threading.Lock] = deque()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Wait for a slot, and hold it until the block ends."""
-        turn = threading.Lock()
-        with self._lock:
-            is_free = self._free > 0
-            if is_free:
-                self._free -= 1
-            else:
-                turn.acquire()
-                self._waiting.append(turn)
-        if not is_free:
-            turn.acquire()  # released by the thread that hands its slot over
-        try:
-            yield
-        finally:
-            with self._lock:
-                if self._waiting:
-                    self._waiting.popleft().release()
-                else:
-                    self._free += 1
 
 
 class Running:

@@ -237,3 +237,24 @@ def test_a_table_that_was_forgotten_meanwhile_takes_no_note(user: User, other: U
     other.catalog.ledger.forget("a")
     user.write(version("b", 1))
     assert user.catalog.ledger._publications.deferred_of("a") == frozenset()
+
+
+def test_a_note_waits_as_long_as_a_statement_takes(
+    opened: Callable[[], Catalog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a busy process's next ratification carries it."""
+    delays: list[float] = []
+
+    class Recorded(DelayedCall):
+        def __init__(self, call: Callable[[], None], delay_ms: float) -> None:
+            delays.append(delay_ms)
+            super().__init__(call, delay_ms)
+
+    monkeypatch.setattr("txlake.catalog.publishing.DelayedCall", Recorded)
+    database = opened()._database
+    if database.is_replicated:
+        assert delays == [2_000]
+    elif database.url.get_backend_name() == "sqlite":
+        assert delays == [100]
+    else:
+        assert delays == [500]

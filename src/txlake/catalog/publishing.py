@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 # Long enough for the next ratification of a busy process, short enough that other processes rarely
 # have to compare the files of commits that aren't noted yet.
 DEFERRED_MS = 100
+# A statement of a busy process takes longer where a server has to be asked a dozen times.
+DEFERRED_BY_SERVER_MS = 500
 # Where a note is a request to a store: readers take the bytes of a commit that isn't noted yet from
 # the catalog.
 DEFERRED_IN_STORE_MS = 2_000
@@ -129,6 +131,13 @@ def write_steps(connection: Connection, steps: Sequence[PublicationStep]) -> Non
     _PUBLISH.run_all(connection, rows)
 
 
+def _delay_ms(database: Database) -> int:
+    """Return after how long a note is written that no ratification has carried."""
+    if database.is_replicated:
+        return DEFERRED_IN_STORE_MS
+    return DEFERRED_MS if database.has_single_writer else DEFERRED_BY_SERVER_MS
+
+
 class Publications:
     """The publication notes of one process. Thread-safe."""
 
@@ -140,8 +149,7 @@ class Publications:
         )
         self._deferred: list[PublicationNote] = []
         self._writing = threading.Lock()  # held while the first deferred notes are being written
-        delay_ms = DEFERRED_IN_STORE_MS if database.is_replicated else DEFERRED_MS
-        self._later = DelayedCall(self._write_later, delay_ms)
+        self._later = DelayedCall(self._write_later, _delay_ms(database))
 
     def note(self, versions: Mapping[str, VersionRange]) -> None:
         """Record published versions by table id, now. Raises Unavailable."""

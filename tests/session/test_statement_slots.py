@@ -115,14 +115,20 @@ def test_who_waited_reads_what_was_committed_meanwhile(lake: Lake, taken: ExitSt
     assert info.number("readVersion") == before + 1
 
 
-def test_a_slot_is_not_waited_for_long(lake: Lake, taken: ExitStack) -> None:
-    retry = replace(lake.engine.settings.retry, queue_ms_max=0)
+def set_wait(lake: Lake, queue_ms_max: int) -> None:
+    """How long statements wait for a slot."""
+    retry = replace(lake.engine.settings.retry, queue_ms_max=queue_ms_max)
     lake.engine.settings = replace(lake.engine.settings, retry=retry)
+
+
+def test_a_slot_is_not_waited_for_long(lake: Lake, taken: ExitStack) -> None:
+    set_wait(lake, 0)
     lake.do(UPDATE)
     assert len(next(iter(lake.engine.slots._locks.values()))._queue) == SLOTS
 
 
 def test_who_waits_for_no_lock_waits_for_no_slot(lake: Lake, taken: ExitStack) -> None:
+    set_wait(lake, 600_000)
     lake.session.lock_timeout_ms = 0
     lake.do(UPDATE)
     assert len(next(iter(lake.engine.slots._locks.values()))._queue) == SLOTS

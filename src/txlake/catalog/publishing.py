@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 # Long enough for the next ratification of a busy process, short enough that other processes rarely
 # have to compare the files of commits that aren't noted yet.
 DEFERRED_MS = 100
-# A statement of a busy process takes longer where a server has to be asked a dozen times.
+# To a server a statement sends a dozen requests: over a network it takes longer than that.
 DEFERRED_BY_SERVER_MS = 500
 # Where a note is a request to a store: readers take the bytes of a commit that isn't noted yet from
 # the catalog.

@@ -5,6 +5,7 @@ A detail's name is `growth: AXIS: COST: SIZE`, its value milliseconds.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from bench.stage import Stage
@@ -25,3 +26,13 @@ def tenths(size: int) -> list[int]:
 def worst_step(costs: Sequence[float]) -> float:
     """By how much a cost is, at worst, more than the least of those before it."""
     return max(cost / min(costs[:number]) for number, cost in enumerate(costs) if number)
+
+
+def typical(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """The median of each place's costs in proportion to the mean of their round, times the median
+    of these means.
+    """
+    means = [statistics.mean(costs) for costs in rounds]
+    parts = ([cost / mean for cost in costs] for costs, mean in zip(rounds, means, strict=True))
+    pace = statistics.median(means)
+    return [pace * statistics.median(place) for place in zip(*parts, strict=True)]

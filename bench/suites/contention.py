@@ -7,7 +7,6 @@ changes as were committed are in it.
 from __future__ import annotations
 
 import json
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 
 from bench.engines import ENGINES
 from bench.engines.base import Engine
-from bench.points import note, worst_step
+from bench.points import note, typical, worst_step
 from bench.sources.rows import Total, large_rows
 from bench.stage import Stage
 
@@ -74,7 +73,7 @@ def writers(
 REAL_WRITERS = (1, 2, 4, 8, 16)
 COMMITS = 64
 """Statements at each number of writers in a round."""
-ROUNDS, ROUNDS_S = 5, 60
+ROUNDS, ROUNDS_S = 9, 280
 
 
 def more_writers(stage: Stage, number: int) -> float:
@@ -82,13 +81,17 @@ def more_writers(stage: Stage, number: int) -> float:
     second never fall where it is 1.
 
     The writers are threads that change rows of their own, as many statements together whatever
-    their number. The numbers take turns, for five rounds or a minute; the median counts of each.
+    their number. The numbers take turns, for some rounds, in which a machine's pace changes by
+    more than the numbers differ: what counts of each is the median of its costs in proportion to
+    their round's.
     """
     rounds: list[list[float]] = []
     began = time.monotonic()
     while len(rounds) < ROUNDS and time.monotonic() < began + ROUNDS_S:
-        rounds.append([_as_many(stage, count, len(rounds)) for count in REAL_WRITERS])
-    took = [statistics.median(costs) for costs in zip(*rounds, strict=True)]
+        turns = REAL_WRITERS[:: -1 if len(rounds) % 2 else 1]
+        costs = {count: _as_many(stage, count, len(rounds)) for count in turns}
+        rounds.append([costs[count] for count in REAL_WRITERS])
+    took = typical(rounds)
     for count, cost in zip(REAL_WRITERS, took, strict=True):
         note(stage, "writers", "an UPDATE of 1 row", count, cost)
     return worst_step(took)

@@ -20,7 +20,7 @@ from bench.engines import ENGINES
 from bench.engines.delta_rs import DeltaRs
 from bench.engines.transactions import PYTHON
 from bench.pages import marks
-from bench.points import tenths, worst_step
+from bench.points import tenths, typical, worst_step
 from bench.registry import STARTS, SUITES, WORKS, Work
 from bench.report import PART, TEN, console_table, markdown, markdown_of_ten, write_report
 from bench.results import Machine, Results, SuiteRun, lines, load, save
@@ -399,6 +399,13 @@ def test_the_sizes_of_a_curve_and_its_worst_step() -> None:
     assert [tenths(50_000), tenths(40), tenths(4)] == [[500, 5_000, 50_000], [4, 40], [4]]
     assert worst_step([4.0, 2.0, 3.0, 2.5]) == 1.5
     assert worst_step([4.0, 3.0, 2.0]) < 1
+
+
+def test_typical_costs_are_those_of_a_machine_whose_pace_changes() -> None:
+    rounds = [[10.0, 12.0], [20.0, 24.0], [11.0, 13.2], [30.0, 20.0]]
+    first, second = typical(rounds)
+    assert second / first == pytest.approx(1.2)
+    assert first + second == pytest.approx(2 * 17.05)
 
 
 def test_the_report_writes_the_page_on_growth(tmp_path: Path) -> None:

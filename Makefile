@@ -13,7 +13,7 @@ SEEDS ?= 10000
 PROGRAMS ?= 200
 # Of the questions in test-all: about how many tables, fifty about each.
 TABLES ?= 40
-# Of test-all: which sixth of the broad tests' files, with one of the other PySparks, 1/6 to 6/6; all without.
+# Of test-all: which eighth of the broad tests' files, with one of the other PySparks, 1/8 to 8/8; all without.
 SHARE ?=
 # Of interrupts: how many.
 COUNT ?= 10000
@@ -134,7 +134,7 @@ ask: setup ## questions in many ways, fifty about each of SEEDS=200 tables FROM=
 	@PYTHONPATH=src:. $(PYTHON) -m tests.ask $(if $(SEED),--seeds 1 --from $(SEED),--seeds $(SEEDS) --from $(FROM))
 
 .PHONY: spark-sql
-spark-sql: setup ## Spark's own SQL tests, by lake.sql and in an enabled session: SHARE=1/6 ONLY=join
+spark-sql: setup ## Spark's own SQL tests, by lake.sql and in an enabled session: SHARE=1/8 ONLY=join
 	@tools/spark_sql_tests.sh
 	@PYTHONPATH=src:. $(PYTHON) -m tests.spark_sql --processes 2 $(if $(SHARE),--share $(SHARE)) \
 		$(if $(ONLY),--only '$(ONLY)')

@@ -17,13 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
+import sqlalchemy as sa
 from rich.console import Console
 
 from bench.engines.transactions import PYTHON as DUCKLAKE_PYTHON
 from bench.far.measuring import Measured, Task
 from bench.far.report import console_table, footers, server_text, title, trace, write_page
 from bench.far.results import AtLatency, Cell, Missing, Results, cell_of, load, save
-from bench.far.statements import BY_KEY, FULL, QUICK, Column, Process, columns
+from bench.far.statements import BY_KEY, DATABASE, FULL, QUICK, Column, Process, columns
 from bench.far.stores import KINDS, RunningStore, running_store
 from bench.results import machine
 from bench.sources.lakes import new_postgresql
@@ -59,7 +60,12 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.far", description=__doc__)
     add = parser.add_argument
     add("--latency", type=float, nargs="+", default=[30], help="milliseconds a request (30)")
-    add("--store", choices=KINDS, default="s3", help="moto's S3 or azurite (s3)")
+    add(
+        "--store",
+        choices=KINDS,
+        default="s3",
+        help="what is far away: moto's S3, azurite, or the catalog's PostgreSQL (s3)",
+    )
     add("--quick", action="store_true", help="fewer rows, commits and repeats")
     add("--rows", type=int, help="of the table that MERGE changes, a multiple of 20,000")
     add("--sum-rows", type=int, help="of the table that is summed, a multiple of 20,000")
@@ -83,12 +89,12 @@ def _arguments() -> argparse.Namespace:
     add(
         "--json",
         type=Path,
-        default=CACHE / "far.json",
-        help="the results (.cache/bench/far.json); what isn't measured stays",
+        help="the results (.cache/bench/far-STORE.json); what isn't measured stays",
     )
     add("--report", action="store_true", help="measures nothing, shows what the JSON has")
     add("--page", action="store_true", help="writes the part of docs/benchmarks.md")
     arguments = parser.parse_args()
+    arguments.json = arguments.json or CACHE / f"far-{arguments.store}.json"
     arguments.sizes = dict(QUICK if arguments.quick else FULL)
     for size, value in (
         ("merge_rows", arguments.rows),
@@ -119,7 +125,7 @@ def _measure(arguments: argparse.Namespace) -> Results:
             at_latency.server = server_times(store)
             NOTE.print(server_text(at_latency.server))
         for column in columns():
-            if column.key in arguments.engines:
+            if column.key in arguments.engines and arguments.store in column.stores:
                 cells = at_latency.cells.setdefault(column.key, {})
                 for process in column.processes:
                     cells |= _run(column, process, latency, arguments)
@@ -168,7 +174,7 @@ def _run(
                     data=str(arguments.data.resolve()),
                     scratch=scratch,
                     output=str(output),
-                    database=_database(process, arguments.store),
+                    database=_database(process, store, arguments.store),
                 )
                 problem = run_process(_command(process), task, arguments.limit)
                 if arguments.errors:
@@ -179,15 +185,15 @@ def _run(
     return {key: cells.get(key, Missing(problem or "it wasn't measured")) for key in keys}
 
 
-def _database(process: Process, store: str) -> str:
-    """Return the database of DuckLake's catalog. Raises NotHere where it can't run."""
-    if process.engine in {"ducklake", "spark"} and store != "s3":
+def _database(process: Process, store: RunningStore, kind: str) -> str:
+    """Return the database of the catalog. Raises NotHere where it can't run."""
+    if process.engine in {"ducklake", "spark"} and kind == "azurite":
         raise NotHere(f"the bench has no client of {process.engine} for Azure")
     if process.engine != "ducklake":
-        return ""
+        return new_postgresql(host=store.database) if process.variant == DATABASE else ""
     if not DUCKLAKE_PYTHON.exists():
         raise NotHere("DuckLake: tools/python_peer.sh ducklake makes its environment")
-    return new_postgresql(of_libpq=True)
+    return new_postgresql(of_libpq=True, host=store.database)
 
 
 def _command(process: Process) -> list[str]:
@@ -242,6 +248,8 @@ def cells_of(text: str) -> dict[str, Cell]:
 
 def server_times(store: RunningStore) -> dict[str, float]:
     """Return the server's own milliseconds a request, and its requests a second to 8 clients."""
+    if store.database is not None:
+        return _database_times(store.database)
     client = open_store(f"{store.url}/probe", store.options)
 
     def put(number: int) -> None:
@@ -254,11 +262,28 @@ def server_times(store: RunningStore) -> dict[str, float]:
         list(client.list("", start_after=f"{_PROBES - 5:05}"))
 
     times = {"PUT": _median_ms(put), "GET": _median_ms(get), "LIST": _median_ms(list_some)}
+    return {**times, "requests_s": _requests_s(put)}
+
+
+def _database_times(host: str) -> dict[str, float]:
+    """Return the same of a statement that a database is sent."""
+    engine = sa.create_engine(new_postgresql(host=host), pool_size=_CLIENTS)
+
+    def select(number: int) -> None:
+        with engine.connect() as connection:
+            connection.execute(sa.select(sa.literal(number))).scalar_one()
+
+    times = {"BEGIN, SELECT and ROLLBACK": _median_ms(select), "requests_s": _requests_s(select)}
+    engine.dispose()
+    return times
+
+
+def _requests_s(work: Callable[[int], None]) -> float:
     with ThreadPoolExecutor(_CLIENTS) as clients:
         begun = time.perf_counter()
-        list(clients.map(put, range(_PROBES_OF_CLIENTS)))
+        list(clients.map(work, range(_PROBES_OF_CLIENTS)))
         elapsed = time.perf_counter() - begun
-    return {**times, "requests_s": _PROBES_OF_CLIENTS / elapsed}
+    return _PROBES_OF_CLIENTS / elapsed
 
 
 def _median_ms(work: Callable[[int], None]) -> float:

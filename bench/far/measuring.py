@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 CONTROL = "/_far/"
 """The path of requests to the proxy itself."""
 
-_QUIET_S = 0.3
+# Longer than a process waits before it writes notes of publications to a server.
+_QUIET_S = 0.6
 _QUIET_LATENCIES = 4
 _QUIET_LIMIT_S = 10.0
 _REASON_LENGTH = 300
@@ -137,7 +138,7 @@ class Task:
         data: a folder with the rows to merge into and to sum.
         scratch: an empty folder of this machine.
         output: the file for the results, a JSON object a line.
-        database: the PostgreSQL database of DuckLake's catalog, as libpq takes it.
+        database: the PostgreSQL database of the catalog, as the engine takes it.
     """
 
     engine: str

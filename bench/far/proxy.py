@@ -48,16 +48,76 @@ class _Message:
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
 
 
+class Account:
+    """The requests that a proxy has passed on, and how long it delays each of them.
+
+    Attributes:
+        latency_s: how long an answer takes longer.
+    """
+
+    def __init__(self) -> None:
+        self.latency_s = 0.0
+        self._spans: list[Span] = []
+        self._in_flight = 0
+        self._last_s = time.monotonic()
+
+    def begin(self) -> None:
+        """Count a request that isn't answered yet."""
+        self._in_flight += 1
+
+    def end(self, span: Span) -> None:
+        """Note a request that was answered."""
+        self._in_flight -= 1
+        self._last_s = time.monotonic()
+        self._spans.append(span)
+
+    def answer(self, command: str) -> bytes:
+        """Carry out a request to the proxy itself; return the answer as HTTP has it."""
+        body = json.dumps(self._carry_out(command)).encode()
+        answer = _Message("HTTP/1.1 200 OK", [("Content-Type", "application/json")], body)
+        return answer.encoded(str(len(body)))
+
+    def _carry_out(self, command: str) -> object:
+        name, _, value = command.partition("/")
+        match name:
+            case "latency":
+                self.latency_s = float(value) / 1000
+            case "reset":
+                self._spans.clear()
+            case "spans":
+                return self._spans
+            case "busy":
+                return {
+                    "in_flight": self._in_flight,
+                    "idle_s": time.monotonic() - self._last_s,
+                }
+        return None
+
+
+async def serve_account(account: Account) -> None:
+    """Print a port, and answer the requests to a proxy itself there until the process is ended."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            while True:
+                request = await _read_request(reader, writer)
+                _, target, _ = request.first.split(" ")
+                writer.write(account.answer(target.removeprefix(CONTROL)))
+                await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
 class Proxy:
     """The proxy of one server."""
 
     def __init__(self, host: str, port: int) -> None:
         self._upstream = host, port
         self._connections: list[tuple[float, Connection]] = []
-        self._latency_s = 0.0
-        self._spans: list[Span] = []
-        self._in_flight = 0
-        self._last_s = time.monotonic()
+        self._account = Account()
 
     async def serve(self) -> None:
         """Print the port, and answer until the process is ended."""
@@ -73,50 +133,28 @@ class Proxy:
                 request = await _read_request(reader, writer)
                 method, target, _ = request.first.split(" ")
                 if target.startswith(CONTROL):
-                    body = json.dumps(self._control(target.removeprefix(CONTROL))).encode()
-                    answer = _Message(
-                        "HTTP/1.1 200 OK", [("Content-Type", "application/json")], body
-                    )
-                    writer.write(answer.encoded(str(len(body))))
+                    writer.write(self._account.answer(target.removeprefix(CONTROL)))
                 else:
                     writer.write(await self._delayed(request, method, target))
                 await writer.drain()
         writer.close()
 
-    def _control(self, command: str) -> object:
-        name, _, value = command.partition("/")
-        match name:
-            case "latency":
-                self._latency_s = float(value) / 1000
-            case "reset":
-                self._spans.clear()
-            case "spans":
-                return self._spans
-            case "busy":
-                return {
-                    "in_flight": self._in_flight,
-                    "idle_s": time.monotonic() - self._last_s,
-                }
-        return None
-
     async def _delayed(self, request: _Message, method: str, target: str) -> bytes:
         """Return the answer's bytes after the delay."""
-        begun = time.time()
-        self._in_flight += 1
+        begun, half_s = time.time(), self._account.latency_s / 2
+        self._account.begin()
         status = 0
         try:
-            await asyncio.sleep(self._latency_s / 2)
+            await asyncio.sleep(half_s)
             answer = await self._forward(request, method)
             status = int(answer.first.split(" ")[1])
-            await asyncio.sleep(self._latency_s / 2)
+            await asyncio.sleep(half_s)
             length = str(len(answer.body))
             if method == "HEAD" or status in _WITHOUT_BODY:
                 return answer.encoded(answer.header("content-length"))
             return answer.encoded(length)
         finally:
-            self._in_flight -= 1
-            self._last_s = time.monotonic()
-            self._spans.append(Span(begun, time.time(), method, key_of(target), status))
+            self._account.end(Span(begun, time.time(), method, key_of(target), status))
 
     async def _forward(self, request: _Message, method: str) -> _Message:
         connection = await self._connect()

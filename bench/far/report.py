@@ -11,10 +11,20 @@ from rich.table import Table
 from bench.amounts import count
 from bench.far.measuring import Measured, Race
 from bench.far.results import AtLatency, Cell, Missing, Results
-from bench.far.statements import BY_KEY, STATEMENTS, Column, Target, columns, median, misses
+from bench.far.statements import (
+    BY_KEY,
+    DATABASE,
+    STATEMENTS,
+    Column,
+    Target,
+    columns,
+    median,
+    misses,
+)
 from bench.pages import write_part
 
 PART = "far"
+DATABASE_PART = "far-database"
 PAGE = "docs/benchmarks.md"
 _WORD_LENGTH_MAX = 60
 
@@ -77,25 +87,27 @@ def target_text(target: Target) -> str:
 
 def judged(key: str, column: Column, at_latency: AtLatency) -> tuple[Cell | None, list[str] | None]:
     """Return a cell, and what it misses of its target; None where there is no target."""
-    cell = at_latency.cells.get(column.key, {}).get(key)
+    cell, target = at_latency.cells.get(column.key, {}).get(key), column.target(key)
     if not column.is_txlake or cell is None:
         return cell, None
     if isinstance(cell, Missing):
-        return cell, None if BY_KEY[key].target == Target() else ["no result"]
-    return cell, misses(BY_KEY[key].target, cell, at_latency.seconds(key))
+        return cell, None if target == Target() else ["no result"]
+    return cell, misses(target, cell, at_latency.seconds(key))
 
 
 def rows(results: Results, latency: str) -> Iterator[list[str]]:
     """Yield the table's rows: title, a cell for each column, and the target."""
     at_latency = results.latencies[latency]
+    shown = shown_columns(at_latency)
     for statement in STATEMENTS:
         cells = []
-        for column in shown_columns(at_latency):
+        targets = [column.target(statement.key) for column in shown if column.is_txlake]
+        for column in shown:
             cell, missed = judged(statement.key, column, at_latency)
             verdict = "" if missed is None else ": missed" if missed else ": met"
             cells.append(cell_text(cell) + verdict)
         if any(cells):
-            target = target_text(statement.target)
+            target = target_text(targets[0] if targets else Target())
             yield [title(statement.key, results.sizes), *cells, target]
 
 
@@ -182,4 +194,5 @@ def markdown(results: Results) -> str:
 
 def write_page(results: Results, root: Path) -> None:
     """Write the tables between their marks. Raises SystemExit when the page has no marks."""
-    write_part(root / PAGE, PART, markdown(results))
+    part = DATABASE_PART if results.store == DATABASE else PART
+    write_part(root / PAGE, part, markdown(results))

@@ -51,7 +51,7 @@ class Results:
     Attributes:
         date: the day.
         machine: the machine and its load, in words.
-        store: `s3` or `azurite`.
+        store: what is far away: `s3`, `azurite` or `postgresql`.
         sizes: how many rows, commits, seconds and repeats, by name.
         latencies: by milliseconds a request.
     """

@@ -61,19 +61,33 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An engine in one configuration, measured by some processes one after the other."""
+    """An engine in one configuration, measured by some processes one after the other.
+
+    Attributes:
+        stores: the kinds of what is far away that it is measured with.
+    """
 
     key: str
     title: str
     processes: Sequence[Process]
+    stores: Sequence[str] = ("s3", "azurite")
 
     @property
     def is_txlake(self) -> bool:
         """Whether the targets are this column's."""
         return self.key.startswith("txlake")
 
+    def target(self, key: str) -> Target:
+        """Return what is to be reached of a statement."""
+        if not self.is_txlake:
+            return Target()
+        return _BESIDE_DUCKLAKE if DATABASE in self.stores else BY_KEY[key].target
 
+
+DATABASE = "postgresql"
+"""Of what is far away: the catalog's database, and no store."""
 _FAIR = (0.6, 1.4)
+_BESIDE_DUCKLAKE = Target(ratio=1.0, beside="ducklake")
 
 STATEMENTS = (
     Statement("insert", "INSERT of one row", Target(3, 5, ratio=0.3)),
@@ -131,6 +145,7 @@ QUICK = FULL | {
 _ONE_TABLE = ("insert", "update", "delete", "select", "select_after", "merge", "open")
 _SEVERAL_TABLES = ("two_tables", "ten_inserts", "many_tables")
 _LAKE = (*_ONE_TABLE, "insert_path", *_SEVERAL_TABLES)
+_OF_DATABASE = (*_ONE_TABLE, *_SEVERAL_TABLES)
 _WRITERS = ("writers_1x1", "writers_1x8", "writers_8x1", "writers_8x8")
 _DELTA_SPARK = ("insert", "update", "delete", "select", "merge", "open", "sum_client")
 
@@ -149,6 +164,12 @@ def columns() -> list[Column]:
             ),
         ),
         Column("txlake-sqlite", "txlake, SQLite", (Process("lake", "sqlite", _LAKE),)),
+        Column(
+            "txlake-postgresql",
+            "txlake, PostgreSQL",
+            (Process("lake", DATABASE, _OF_DATABASE),),
+            stores=(DATABASE,),
+        ),
     ]
     if (publish := other_publication()) is not None:
         process = Process("lake", f"warehouse {publish}", _LAKE)
@@ -161,6 +182,7 @@ def columns() -> list[Column]:
             "ducklake",
             "DuckLake, PostgreSQL",
             (Process("ducklake", "", (*_ONE_TABLE, *_SEVERAL_TABLES)),),
+            stores=("s3", "azurite", DATABASE),
         ),
     ]
 

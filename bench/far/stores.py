@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.far.measuring import FarStore
+from bench.sources.lakes import postgresql_server
 from bench.stage import NotHere
 
 BUCKET = "far"
-KINDS = ("s3", "azurite")
+KINDS = ("s3", "azurite", "postgresql")
 _AZURITE = Path(__file__).resolve().parents[2] / ".cache/servers/azurite"
 _AZURITE_PROGRAM = _AZURITE / "node_modules/azurite/dist/src/blob/main.js"
 _START_LIMIT_S = 60
@@ -40,11 +42,14 @@ class RunningStore:
         address: the proxy's.
         url: the bucket.
         options: the storage options, as txlake and delta-rs take them.
+        database: the folder of the delayed socket of a PostgreSQL server, where that is what is far
+            away; the files are on this machine then.
     """
 
     address: str
     url: str
     options: Mapping[str, str]
+    database: str | None = None
 
     @property
     def proxy(self) -> FarStore:
@@ -54,11 +59,19 @@ class RunningStore:
 
 @contextmanager
 def running_store(kind: str) -> Iterator[RunningStore]:
-    """Run a store of that kind and its proxy while the block runs.
+    """Run a store of that kind and its proxy while the block runs. Of the kind `postgresql` it is a
+    folder of this machine, and the proxy that of a database.
 
     Raises:
         NotHere: azurite isn't installed.
     """
+    if kind == "postgresql":
+        with tempfile.TemporaryDirectory(prefix="far_") as folder:
+            server_folder = str(postgresql_server().query["host"])
+            with _program("bench.far.database_proxy", server_folder, folder) as proxy_port:
+                address = f"http://127.0.0.1:{proxy_port}"
+                yield RunningStore(address, f"file://{folder}/files", {}, folder)
+        return
     server = _azurite() if kind == "azurite" else _program("bench.far.stores")
     with server as port, _program("bench.far.proxy", f"127.0.0.1:{port}") as proxy_port:
         address = f"http://127.0.0.1:{proxy_port}"

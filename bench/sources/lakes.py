@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -183,30 +184,38 @@ def data_file(key: str) -> Add:
     )
 
 
-def new_postgresql(*, of_libpq: bool = False) -> str:
+def new_postgresql(*, of_libpq: bool = False, host: str | None = None) -> str:
     """The URL of an empty schema on a server of this process, or the name of a new database.
 
-    The name is as DuckLake takes it, `postgres:dbname=...`. Raises NotHere without a server.
+    The name is as DuckLake takes it, `postgres:dbname=...`. `host`: the folder of another socket by
+    which the server is reached. Raises NotHere without a server.
     """
-    server = _postgresql()
+    server = postgresql_server()
     name = f"lake_{SYSTEM.new_id().replace('-', '')}"
     engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.exec_driver_sql(f"CREATE {'DATABASE' if of_libpq else 'SCHEMA'} {name}")
     engine.dispose()
     if of_libpq:
-        return f"postgres:dbname={name} host={server.query['host']} user={server.username}"
+        folder = host or server.query["host"]
+        return f"postgres:dbname={name} host={folder} user={server.username}"
     url = server.update_query_dict({"options": f"-csearch_path={name}"})
+    if host is not None:
+        url = url.update_query_dict({"host": host})
     return url.render_as_string(hide_password=False)
 
 
 @functools.cache
-def _postgresql() -> sa.URL:
+def postgresql_server() -> sa.URL:
     """A new server with its defaults, every commit waiting for the disk; it ends with us."""
     try:
-        from pgserver.postgres_server import get_server
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about folders of the user's desktop
+            from pgserver.postgres_server import get_server
     except ImportError as error:
         raise NotHere(f"a PostgreSQL server: {error}; pip install pgserver") from error
     # Not below our own folders: the server runs as another user when we are root.
-    server = get_server(Path(tempfile.mkdtemp(prefix="txlake_bench_")), cleanup_mode="delete")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about folders of the user's desktop
+        server = get_server(Path(tempfile.mkdtemp(prefix="txlake_bench_")), cleanup_mode="delete")
     return make_url(server.get_uri()).set(drivername="postgresql+psycopg")

@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from bench.far import __main__ as program
 from bench.far.engines.writers import race_of
 from bench.far.measuring import Measured, Race, Span, Task, longest_chain, measured
 from bench.far.proxy import key_of
 from bench.far.report import (
+    DATABASE_PART,
     PART,
     cell_text,
     footers,
@@ -26,9 +28,18 @@ from bench.far.report import (
     write_page,
 )
 from bench.far.results import AtLatency, Cell, Missing, Results, load, save
-from bench.far.statements import BY_KEY, QUICK, STATEMENTS, Target, columns, misses
+from bench.far.statements import (
+    BY_KEY,
+    DATABASE,
+    QUICK,
+    STATEMENTS,
+    Target,
+    columns,
+    misses,
+)
 from bench.far.stores import running_store
 from bench.pages import marks
+from bench.sources.lakes import new_postgresql
 from tests.pages import page
 from txlake.storage import open_store
 
@@ -259,6 +270,28 @@ def test_every_statement_is_measured_and_every_target_names_a_column() -> None:
         assert (target_text(statement.target) == "") == (statement.target == Target())
 
 
+def test_a_far_database_has_columns_a_target_and_a_page_of_its_own(tmp_path: Path) -> None:
+    of_it = [column.key for column in columns() if DATABASE in column.stores]
+    assert of_it == ["txlake-postgresql", "ducklake"]
+    cells: dict[str, dict[str, Cell]] = {
+        "txlake-postgresql": {"insert": measured_in(0.2, 4, 4), "update": measured_in(0.1, 4, 4)},
+        "ducklake": {"insert": measured_in(0.1, 9, 9), "update": measured_in(0.2, 9, 9)},
+    }
+    server = {"SELECT": 1.0, "requests_s": 900.0}
+    results = Results("2026-11-30", "a machine", DATABASE, QUICK, {"20": AtLatency(server, cells)})
+    found = list(rows(results, "20"))
+    assert [row[0] for row in found] == ["INSERT of one row", "UPDATE of one row"]
+    assert [row[1].rpartition(": ")[2] for row in found] == ["missed", "met"]
+    assert {row[-1] for row in found} == {"1 x ducklake"}
+    (tmp_path / "docs").mkdir()
+    begin, end = marks(DATABASE_PART)
+    shown = tmp_path / "docs" / "benchmarks.md"
+    shown.write_text(f"{BEGIN}\nold\n{END}\n{begin}\nold\n{end}\n")
+    write_page(results, tmp_path)
+    assert shown.read_text() == f"{BEGIN}\nold\n{END}\n{begin}\n{markdown(results)}{end}\n"
+    assert page("docs/benchmarks.md").count(begin) == page("docs/benchmarks.md").count(end) == 1
+
+
 def a_task(folder: Path) -> Task:
     return Task("lake", "", "", "", {}, 0, QUICK, [], "", str(folder), str(folder / "out"))
 
@@ -308,6 +341,30 @@ def test_the_proxy_delays_and_counts_what_the_server_answers() -> None:
     ]
     assert spans[0].key == "/far/folder/a b"
     assert all(each.ended - each.begun >= 0.04 for each in spans)
+    assert len(longest_chain(spans)) == 3
+
+
+def test_the_proxy_of_a_database_delays_and_counts_what_is_waited_for() -> None:
+    with running_store(DATABASE) as store:
+        engine = sa.create_engine(new_postgresql(host=store.database))
+        with engine.connect() as connection:
+            connection.rollback()
+            store.proxy.control("reset")
+            store.proxy.set_latency(40)
+            assert connection.exec_driver_sql("SELECT 42").scalar_one() == 42
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            with driver.pipeline():
+                for number in range(3):
+                    driver.execute("SELECT %s", (number,))
+            store.proxy.set_latency(0)
+            spans = store.proxy.spans()
+        engine.dispose()
+        store.proxy.wait_until_idle(0)
+    assert [span.key for span in spans] == [
+        "BEGIN", "SELECT 42", "SELECT $1; SELECT $1; SELECT $1",
+    ]  # fmt: skip
+    assert all(span.ended - span.begun >= 0.04 for span in spans)
     assert len(longest_chain(spans)) == 3
 
 

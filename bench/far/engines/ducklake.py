@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 
 import duckdb
@@ -77,16 +78,22 @@ def _connect(meter: Meter) -> duckdb.DuckDBPyConnection:
     for name in _EXTENSIONS:
         [extension] = (site / f"duckdb_extension_{name}").rglob("*.duckdb_extension")
         duck.execute(f"LOAD '{extension}'")
-    options = task.storage_options
+    if task.storage_options:
+        duck.execute(_secret(task.storage_options))
+    place = task.url.removeprefix("file://")
+    duck.execute(f"ATTACH 'ducklake:{task.database}' AS lake (DATA_PATH '{place}')")
+    duck.execute("USE lake")
+    return duck
+
+
+def _secret(options: Mapping[str, str]) -> str:
+    """Return the statement that gives the store's options."""
     endpoint = options["aws_endpoint_url"].removeprefix("http://")
-    duck.execute(
+    return (
         f"CREATE SECRET (TYPE s3, KEY_ID '{options['aws_access_key_id']}', "
         f"SECRET '{options['aws_secret_access_key']}', REGION '{options['aws_region']}', "
         f"ENDPOINT '{endpoint}', URL_STYLE 'path', USE_SSL false)"
     )
-    duck.execute(f"ATTACH 'ducklake:{task.database}' AS lake (DATA_PATH '{task.url}')")
-    duck.execute("USE lake")
-    return duck
 
 
 def _rows(count: int) -> str:

@@ -24,6 +24,8 @@ def open_lake(task: Task) -> txlake.Lake:
     changed: dict[str, Any] = {"publish": publish} if publish else {}
     if catalog == "sqlite":
         catalog = f"sqlite:///{task.scratch}/catalog.db"
+    elif catalog == "postgresql":
+        catalog = task.database
     return txlake.connect(
         task.url,
         catalog=catalog,

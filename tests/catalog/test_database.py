@@ -155,6 +155,19 @@ def test_a_password_is_not_shown(url: str) -> None:
     assert "/lake" in str(raised.value)
 
 
+@pytest.mark.parametrize("url", ["mysql://h/d", "postgresql+psycopg2://h/d", "nothing://h/d"])
+def test_another_database_or_driver_is_refused(url: str) -> None:
+    """Another driver may commit each statement by itself."""
+    with pytest.raises(InvalidRequest, match=r"postgresql\+psycopg://host/db or s3.*found one of"):
+        Database(url, System())
+
+
+def test_a_server_needs_no_driver_in_its_url(postgres_url: str) -> None:
+    database = Database(make_url(postgres_url).set(drivername="postgresql"), System())
+    assert database.url.drivername == "postgresql+psycopg"
+    database.close()
+
+
 def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(InvalidRequest, match=r"psycopg.*install 'txlake\[postgresql\]'"):

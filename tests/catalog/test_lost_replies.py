@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Protocol
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from tests.catalog.ledgers import User, new, prepared, version
+from tests.catalog.lines import line_to
 from tests.catalog.view_changes import create_view
 from tests.postgresql import PostgresServer
 from txlake.catalog import Catalog, ratifying
-from txlake.errors import OutcomeUnknown, Unavailable
+from txlake.catalog.database import CommitUnsettled, Database
+from txlake.catalog.opening import open_database
+from txlake.catalog.prepared import Prepared, pipelined
+from txlake.catalog.relations import facts
+from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import Head, HeadsMoved, Ratification, Ratified
 from txlake.system import System
 
@@ -38,8 +46,15 @@ class Unwaiting(System):
         self.waits.append(duration_ms)
 
 
-class Line:
-    """The line to the database: fails at COMMIT as often as it is told to."""
+class Line(Protocol):
+    """The line to the database: breaks before or after so many COMMITs."""
+
+    lost_before: int
+    lost_after: int
+
+
+class _FileLine:
+    """That of a SQLite file, in this process: its driver is where it breaks."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.lost_before = self.lost_after = 0
@@ -61,28 +76,48 @@ class Line:
         raise self._error("server closed the connection unexpectedly")
 
 
-@pytest.fixture
-def user(url: str) -> Iterator[User]:
-    catalog = Catalog(prepared(url), Unwaiting())
-    yield User(catalog)
-    catalog.close()
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    user: User
+    line: Line
 
 
 @pytest.fixture
-def line(user: User, monkeypatch: pytest.MonkeyPatch) -> Line:
-    """The line of the user's durable transactions."""
-    engine = user.catalog._database._durable
-    line = Line(engine)
-    monkeypatch.setattr(engine.dialect, "do_commit", line.commit)
-    return line
+def reached(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Reached]:
+    """A user, and the line that its transactions take."""
+    with ExitStack() as stack:
+        is_file = url.startswith("sqlite")
+        through, line = (url, None) if is_file else stack.enter_context(line_to(url))
+        catalog = Catalog(prepared(through), Unwaiting())
+        stack.callback(catalog.close)
+        if line is not None:
+            yield _Reached(User(catalog), line)
+            return
+        engine = catalog._database._durable
+        of_file = _FileLine(engine)
+        monkeypatch.setattr(engine.dialect, "do_commit", of_file.commit)
+        yield _Reached(User(catalog), of_file)
+
+
+@pytest.fixture
+def user(reached: _Reached) -> User:
+    return reached.user
+
+
+@pytest.fixture
+def line(reached: _Reached) -> Line:
+    return reached.line
 
 
 def test_a_commit_that_happened_is_found(user: User, line: Line) -> None:
     user.create("a", "b")
+    first, second = user.begin(), user.begin()
     line.lost_after = 1
-    assert user.write(version("a", 1), version("b", 1)).sequence == 2
+    made = user.ratify(version("a", 1), version("b", 1), transaction_id=first)
+    assert isinstance(made, Ratified)
+    assert made.sequence == 2
     line.lost_after = 1
-    made = user.ratify(names=(new("c"),))
+    made = user.ratify(names=(new("c"),), transaction_id=second)
     assert isinstance(made, Ratified)
     assert made.sequence == user.catalog.ledger.sequence() == 3
     newest = user.catalog.ledger.newest_commits(1)[0]
@@ -101,8 +136,11 @@ def test_a_commit_that_did_not_happen_can_be_run_again(user: User, line: Line) -
 
 def test_looking_is_done_again_when_the_line_fails_again(user: User, line: Line) -> None:
     user.create("a")
+    transaction_id = user.begin()
     line.lost_after = 3
-    assert user.write(version("a", 1)).sequence == 2
+    made = user.ratify(version("a", 1), transaction_id=transaction_id)
+    assert isinstance(made, Ratified)
+    assert made.sequence == 2
     system = user.catalog._database.system
     assert isinstance(system, Unwaiting)
     first, second = system.waits
@@ -123,8 +161,10 @@ def test_what_can_not_be_seen_is_said(user: User, line: Line) -> None:
 
 def test_who_came_too_late_is_told_so_whatever_became_of_the_commit(user: User, line: Line) -> None:
     user.create("a")
+    transaction_id = user.begin()
     line.lost_before = 1
-    assert user.ratify(version("a", 7)) == HeadsMoved(heads={"a": 0})
+    moved = user.ratify(version("a", 7), transaction_id=transaction_id)
+    assert moved == HeadsMoved(heads={"a": 0})
     assert user.catalog.ledger.sequence() == 1
 
 
@@ -136,6 +176,7 @@ def test_who_came_too_late_is_told_so_though_nothing_can_be_seen(user: User, lin
     ]
     line.lost_after = 100
     first, second = user.catalog.ledger._ratify_batch(requests)
+    line.lost_after = 0
     assert isinstance(first, OutcomeUnknown)
     assert second == HeadsMoved(heads={"b": 0})
 
@@ -168,26 +209,39 @@ class _Clock(System):
         return super().monotonic_ms() + self.ahead_ms
 
 
-def test_a_server_that_closed_idle_connections_is_asked_again(
+def test_connections_that_the_server_has_closed_are_replaced(
     postgres_url: str, postgres: PostgresServer
 ) -> None:
-    clock = _Clock()
-    catalog = Catalog(f"{postgres_url}&application_name=idle_{uuid.uuid4().hex}", clock)
+    """Also those that were in use just now: their end can be read."""
+    name = f"idle_{uuid.uuid4().hex}"
+    catalog = Catalog(f"{postgres_url}&application_name={name}", System())
     user = User(catalog)
     user.create("a")
-    name = catalog._database.url.query["application_name"]
-    close = (
-        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}'"
-    )
-    postgres.execute(close)
-    with pytest.raises(Unavailable, match="try again"):  # they were in use just now
-        user.write(version("a", 1))
-    assert user.write(version("a", 1)).sequence == 2
-    postgres.execute(close)
-    clock.ahead_ms += 60_000
-    assert user.write(version("a", 2)).sequence == 3
+    of_it = f"FROM pg_stat_activity WHERE application_name = '{name}'"
+    for number in (1, 2):
+        postgres.execute(
+            f"SELECT pg_terminate_backend(pid) {of_it}",
+            f"DO $$ BEGIN WHILE EXISTS (SELECT {of_it}) LOOP PERFORM pg_sleep(0.01); "
+            "PERFORM pg_stat_clear_snapshot(); END LOOP; END $$",
+        )
+        assert user.write(version("a", number)).sequence == 1 + number
     assert catalog.ledger.sequence() == 3
     catalog.close()
+
+
+def test_a_connection_that_was_idle_for_long_is_tried_before_it_is_used(postgres_url: str) -> None:
+    """What lies between may have forgotten it."""
+    clock = _Clock()
+    with line_to(postgres_url) as (url, line):
+        catalog = Catalog(url, clock)
+        waits = []
+        for idle_ms in (0, 0, 30_000, 61_000, 0):
+            clock.ahead_ms += idle_ms
+            line.round_trips = 0
+            catalog.ledger.head("a")
+            waits.append(line.round_trips)
+        catalog.close()
+    assert waits[1:] == [1, 1, 2, 1]
 
 
 CHANGES: dict[str, Callable[[Catalog], object]] = {
@@ -217,3 +271,105 @@ def test_a_kill_whose_reply_is_lost_may_have_happened(user: User, line: Line) ->
         user.catalog.transactions.kill(transaction_id)
     with pytest.raises(Unavailable, match="killed"):
         user.catalog.transactions.require_unkilled(transaction_id)
+
+
+ADDITION = Prepared(sa.insert(facts), columns=("name", "value"))
+
+
+@pytest.fixture
+def far(postgres_url: str) -> Iterator[Database]:
+    """A server's database with the catalog's relations."""
+    Catalog(postgres_url, System()).close()
+    database = open_database(postgres_url, System())
+    yield database
+    database.close()
+
+
+def names_of(database: Database) -> set[str]:
+    with database.reading() as connection:
+        return {row.name for row in Prepared(sa.select(facts)).rows(connection)}
+
+
+def add(connection: sa.Connection, *names: str, then: sa.Executable | None = None) -> None:
+    """Add facts, and what is given, and commit, all at one go."""
+    with pipelined(connection, commits=True):
+        for name in names:
+            ADDITION.run(connection, name=name, value="v")
+        if then is not None:
+            Prepared(then).run(connection)
+
+
+def test_what_is_sent_with_its_commit_is_there(far: Database) -> None:
+    far.write(lambda connection: add(connection, "x", "y"))
+    assert {"x", "y"} <= names_of(far)
+
+
+def test_what_the_server_refuses_is_no_lost_reply(far: Database) -> None:
+    """Nothing of it is there, and the connection goes on."""
+    with pytest.raises(InvalidRequest, match=r"(?i)unique") as caught:
+        far.write(lambda connection: add(connection, "x", "x", "y"))
+    assert not isinstance(caught.value, CommitUnsettled)
+    assert names_of(far).isdisjoint({"x", "y"})
+    far.write(lambda connection: add(connection, "x"))
+    assert "x" in names_of(far)
+
+
+def test_what_the_server_refuses_at_commit_is_no_lost_reply(far: Database) -> None:
+    def prepare(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("CREATE TABLE late (n INT UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+
+    far.write(prepare)
+    twice = sa.text("INSERT INTO late VALUES (1), (1)")
+    with pytest.raises(InvalidRequest, match=r"(?i)unique"):
+        far.write(lambda connection: add(connection, "x", then=twice))
+    assert "x" not in names_of(far)
+
+
+def test_a_server_that_ends_the_connection_leaves_the_outcome_open(far: Database) -> None:
+    """What it says when it ends may be said after a COMMIT that was carried out."""
+    ends = sa.text("SELECT pg_terminate_backend(pg_backend_pid())")
+    with pytest.raises(CommitUnsettled):
+        far.write(lambda connection: add(connection, "x", then=ends))
+    assert "x" not in names_of(far)
+
+
+def test_a_transaction_that_was_refused_something_is_not_committed(far: Database) -> None:
+    def goes_on(connection: sa.Connection) -> None:
+        ADDITION.run(connection, name="x", value="v")
+        with suppress(SQLAlchemyError):
+            ADDITION.run(connection, name="x", value="v")
+        add(connection)
+
+    with pytest.raises(Unavailable, match="the answer to COMMIT was ROLLBACK") as caught:
+        far.write(goes_on)
+    assert not isinstance(caught.value, CommitUnsettled)
+    assert "x" not in names_of(far)
+
+
+def test_an_error_between_statements_that_are_sent_together_is_raised(far: Database) -> None:
+    def fails(connection: sa.Connection) -> None:
+        with pipelined(connection, commits=True):
+            ADDITION.run(connection, name="x", value="v")
+            raise InvalidRequest("ours")
+
+    with pytest.raises(InvalidRequest, match="ours"):
+        far.write(fails)
+    assert "x" not in names_of(far)
+
+
+@pytest.mark.parametrize("begins", ["nothing", "a statement", "a pipeline"])
+def test_a_transaction_ends_however_it_began(far: Database, begins: str) -> None:
+    """And a connection that goes back leaves none open."""
+
+    def work(connection: sa.Connection) -> None:
+        if begins == "a statement":
+            ADDITION.run(connection, name="x", value="v")
+        elif begins == "a pipeline":
+            with pipelined(connection):
+                ADDITION.run(connection, name="x", value="v")
+
+    far.write(work)
+    assert ("x" in names_of(far)) == (begins != "nothing")
+    with far._durable.connect() as connection, pytest.raises(SQLAlchemyError, match="BEGIN"):
+        ADDITION.run(connection, name="y", value="v")
+    assert "y" not in names_of(far)

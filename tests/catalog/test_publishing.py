@@ -12,7 +12,7 @@ from tests.catalog.ledgers import User, version
 from tests.catalog.locking import until
 from txlake.catalog import Catalog
 from txlake.catalog.heartbeat import DelayedCall
-from txlake.catalog.publishing import PublicationNote, confirmed_versions
+from txlake.catalog.publishing import PublicationNote, send_confirmation
 from txlake.errors import Unavailable
 from txlake.ports import DroppedTable, Ratified, RenamedTable, VersionRange
 
@@ -158,8 +158,8 @@ def test_a_version_that_another_transaction_made_meanwhile_is_not_vouched_for(
         PublicationNote("gone", 1, transaction_id),
     ]
     with user.catalog._database.reading() as connection:
-        assert confirmed_versions(connection, notes) == {"a": [VersionRange(1, 1)]}
-        assert confirmed_versions(connection, notes[1:]) == {}
+        assert send_confirmation(connection, notes)() == {"a": [VersionRange(1, 1)]}
+        assert send_confirmation(connection, notes[1:])() == {}
 
 
 def test_a_table_that_is_named_anew_is_noted_by_the_same_ratification(

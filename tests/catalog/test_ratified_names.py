@@ -214,9 +214,10 @@ def test_names_see_what_was_ratified_in_the_same_group(user: User) -> None:
     ]
     database = user.catalog._database
     with write_transaction(database) as connection:
-        first, second = Ratifier(database, Fence("catalog"), user.catalog.unregistered).ratify(
-            connection, requests
-        )
+        ratifier = Ratifier(database, Fence("catalog"), user.catalog.unregistered)
+        decided = ratifier.decide(connection, requests)
+        decided.commit()
+    first, second = decided.decisions
     assert isinstance(first, Ratified)
     assert isinstance(second, InvalidRequest)
     [left] = user.catalog.ledger.pending_tables()

@@ -35,9 +35,10 @@ def pipelined(user: User, *requests: Ratification) -> list[Decision]:
     """The decisions on a group."""
     database = user.catalog._database
     with write_transaction(database) as connection:
-        return Ratifier(database, Fence("catalog"), user.catalog.unregistered).ratify(
-            connection, requests
-        )
+        ratifier = Ratifier(database, Fence("catalog"), user.catalog.unregistered)
+        decided = ratifier.decide(connection, requests)
+        decided.commit()
+    return list(decided.decisions)
 
 
 def hold(user: User, transaction_id: str, resource: Resource) -> None:
@@ -150,10 +151,10 @@ def test_what_is_written_is_sent_at_one_go(user: User, monkeypatch: pytest.Monke
     inside: list[bool] = []
 
     @contextmanager
-    def watched(connection: sa.Connection) -> Iterator[None]:
+    def watched(connection: sa.Connection, *, commits: bool = False) -> Iterator[None]:
         inside.append(True)
         sent.append([])
-        with given(connection):
+        with given(connection, commits=commits):
             yield
         inside.clear()
 
@@ -196,10 +197,8 @@ def test_what_was_published_is_noted_where_nothing_is_ratified(user: User) -> No
             sa.select(commits.c.transaction_id).where(commits.c.version == 0)
         ).scalar_one()
         notes = [PublicationNote("a", 0, first), PublicationNote("a", 1, maker)]
-        assert (
-            Ratifier(database, Fence("catalog"), user.catalog.unregistered).ratify(
-                connection, [], notes
-            )
-            == []
-        )
+        ratifier = Ratifier(database, Fence("catalog"), user.catalog.unregistered)
+        decided = ratifier.decide(connection, [], notes)
+        assert decided.decisions == []
+        decided.commit()
     assert user.catalog.ledger.head("a") == Head(version=1)

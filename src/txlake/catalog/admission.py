@@ -8,8 +8,9 @@ a database transaction. Source: docs/internals/catalog.md, "Locks".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy.engine import Connection
@@ -25,12 +26,15 @@ from txlake.catalog.lookup import (
     LookupRequest,
     Name,
     Newest,
+    SeenNames,
     look_up,
+    look_up_as_expected,
     newest,
+    send_versions,
     versions_at,
 )
 from txlake.catalog.prepared import pipelined
-from txlake.catalog.pruning import require_instant
+from txlake.catalog.pruning import require_instant, send_instant_check
 from txlake.catalog.shielding import shielded
 from txlake.catalog.transactions import Transactions
 from txlake.catalog.unregistered import CatalogReply, UnregisteredWriters, read_fence
@@ -114,6 +118,7 @@ class Admissions:
         self._transactions = transactions
         self._locks = locks
         self._unregistered = unregistered
+        self._seen = SeenNames()
         self._group: GroupCommit[_AdmissionRequest, _Outcome] = GroupCommit(
             self._admit_batch, turn=database.turn
         )
@@ -128,15 +133,56 @@ class Admissions:
         Unavailable and CorruptTable as `Fence.check`.
         """
         known = self._fence.newest
-        with self._database.reading() as connection:
-            view = look_up(connection, lookup)()
-            requests = required_locks(view)
-            if requests is None or self._locks.is_contested(connection, requests):
-                return Admission(view, is_granted=False, is_known=False)
-            now = newest(connection, view.ids)()
+        expected = self._expected([lookup])
+        found = None
+        if expected is not None:
+            found = self._free_as_expected(lookup, required_locks, expected[0])
+        if found is None:
+            with self._database.reading() as connection:
+                view = look_up(connection, lookup)()
+                requests = required_locks(view)
+                if requests is None or self._locks.is_contested(connection, requests):
+                    return Admission(view, is_granted=False, is_known=False)
+                found = view, newest(connection, view.ids)()
+        view, now = found
         self._fence.check(now.epoch, now.instant, known=known)
+        self._seen.note(lookup, view)
         view = view.at(now.instant, now.versions)
         return Admission(view, is_granted=True, is_known=False)
+
+    def _expected(self, lookups: Sequence[LookupRequest]) -> Sequence[CatalogView] | None:
+        """Return what the lookups are expected to find; None if that isn't known of all, or isn't
+        needed, because the database is in this process.
+        """
+        if self._database.has_single_writer:
+            return None
+        views = [self._seen.expected(lookup) for lookup in lookups]
+        known = [view for view in views if view is not None]
+        return known if len(known) == len(views) else None
+
+    def _free_as_expected(
+        self, lookup: LookupRequest, required_locks: RequiredLocks, expected: CatalogView
+    ) -> tuple[CatalogView, Newest] | None:
+        """Look the names up, together with what follows if they mean what is expected: whether the
+        locks are free, and the newest versions. Return None if they don't, or a lock isn't free.
+        """
+        try:
+            requests = required_locks(expected)
+        except Exception:
+            return None  # what it is, is found without the expectation
+        if requests is None:
+            return None
+        with self._database.reading() as connection:
+            with pipelined(connection, commits=True):
+                read_view = look_up_as_expected(connection, lookup, tables=expected.tables)
+                read_contest = self._locks.send_contest_query(connection, requests)
+                read_newest = newest(connection, expected.ids)
+            view = read_view()
+            if view is None or read_contest():
+                return None
+            if view.ids != expected.ids or required_locks(view) != requests:
+                return None
+            return view, read_newest()
 
     def admit_unregistered(
         self,
@@ -235,14 +281,23 @@ class Admissions:
         known = self._fence.newest
         ids = [request.transaction.id for request in requests]
 
+        expected = self._expected([request.lookup for request in requests])
+
         def work(connection: Connection) -> tuple[_Batch, Newest | None]:
             batch = _Batch(self._database, self._transactions, self._locks, connection, requests)
+            if expected is not None:
+                return batch, batch.admit_as_expected(expected, announced)
             return batch, batch.admit(announced)
 
         with self._transactions.announced_rows(ids) as announced:
             batch, now = self._database.write_relaxed(work)
+            if expected is not None and now is None:
+                expected = None
+                batch, now = self._database.write_relaxed(work)
         if now is not None:
             self._fence.check(now.epoch, now.instant, known=known)
+        for statement in batch.statements:
+            self._seen.note(statement.request.lookup, statement.view)
         return [statement.outcome for statement in batch.statements]
 
 
@@ -347,10 +402,12 @@ class _Batch:
         places = frozenset[str]().union(*(request.lookup.places for request in requests))
         [branch] = {request.lookup.branch for request in requests}
         self._lookup = LookupRequest(names=names, places=places, branch=branch)
+        # By instant: whether it can be read still, and the versions at it.
+        self._versions: dict[int, tuple[Callable[[], None], Callable[[], Mapping[str, int]]]] = {}
 
     def admit(self, announced: Sequence[dict[str, Any]]) -> Newest | None:
-        """Admit the statements; return the newest instant and versions, or None if no locks were
-        requested.
+        """Admit the statements, and commit; return the newest instant and versions, or None if no
+        locks were requested.
 
         `announced`: rows of other transactions to register in the same database transaction.
         """
@@ -359,24 +416,76 @@ class _Batch:
         view = read_view()
         self._use_view(self.statements, view)
         requesting = [statement for statement in self.statements if statement.requests_locks]
-        rows = [
-            *announced,
-            *(
-                statement.transaction.row
-                for statement in requesting
-                if statement.transaction.is_new
-            ),
-        ]
+        rows = self._rows(requesting, announced)
         if not requesting:
             self._transactions.register(self._connection, rows)
             return None
-        rows, now = self._request_locks(requesting, rows, view)
+        again = None if self._database.has_single_writer else look_up
+        rows, second_view, now = self._request_locks(requesting, rows, view.ids, again)
+        if second_view is not None:
+            self._use_second_view(
+                [statement for statement in requesting if statement.grants], second_view
+            )
+        self._settle(requesting, view.ids)
         if self._is_alone and requesting[0].locks is None:
             self._transactions.insert(self._connection, rows)
             rows, now = [], self._request_alone(requesting[0])
         self._set_versions(now)
         self._write(rows, now.instant)
         return now
+
+    def admit_as_expected(
+        self, expected: Sequence[CatalogView], announced: Sequence[dict[str, Any]]
+    ) -> Newest | None:
+        """Admit the statements, and commit, if their names mean what is expected and all of their
+        locks are free; return the newest instant and versions. Two round trips, one if there is
+        nothing to write.
+
+        Return None if not: nothing was written, and the transaction may be over.
+        """
+        try:
+            for statement, its_view in zip(self.statements, expected):
+                statement.use_view(its_view)
+        except Exception:
+            return None  # what it is, is found without the expectation
+        if not all(statement.requests_locks for statement in self.statements):
+            return None
+        if any(map(self._converts, self.statements)):
+            return None
+        rows = self._rows(self.statements, announced)
+        ids = frozenset[str]().union(*(view.ids for view in expected))
+        tables = {name for view in expected for name in view.tables}
+        look = partial(look_up_as_expected, tables=tables)
+        writes = bool(rows) or not all(map(self._has_all, self.statements))
+        rows, view, now = self._request_locks(self.statements, rows, ids, look, commits=not writes)
+        if view is None:
+            return None
+        self._use_second_view(self.statements, view)
+        self._settle(self.statements, ids)
+        if any(each.is_apart or not each.is_settled for each in self.statements):
+            return None
+        self._set_versions(now)
+        if writes:
+            self._write(rows, now.instant)
+        return now
+
+    def _has_all(self, statement: _Statement) -> bool:
+        """Return whether a statement's transaction has its locks, and the instant it reads."""
+        transaction = statement.transaction
+        reads = transaction.sequence is not None or not transaction.pins
+        return reads and self._locks.holds(transaction.owner, statement.requests or ())
+
+    def _converts(self, statement: _Statement) -> bool:
+        """Return whether a statement's transaction has a weaker lock than it needs."""
+        return self._locks.converts(statement.transaction.owner, statement.requests or ())
+
+    @staticmethod
+    def _rows(
+        requesting: Sequence[_Statement], announced: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return the rows of the transactions to register."""
+        new = (statement.transaction for statement in requesting)
+        return [*announced, *(transaction.row for transaction in new if transaction.is_new)]
 
     def _use_view(self, statements: Sequence[_Statement], view: CatalogView) -> None:
         """Set the statements' view.
@@ -392,14 +501,20 @@ class _Batch:
                 statement.is_apart = True
 
     def _request_locks(
-        self, requesting: Sequence[_Statement], rows: list[dict[str, Any]], view: CatalogView
-    ) -> tuple[list[dict[str, Any]], Newest]:
-        """Request all locks; return the new transactions' rows with numbers, and the newest
-        versions.
+        self,
+        requesting: Sequence[_Statement],
+        rows: list[dict[str, Any]],
+        ids: frozenset[str],
+        look: Callable[[Connection, LookupRequest], Callable[[], CatalogView | None]] | None,
+        *,
+        commits: bool = False,
+    ) -> tuple[list[dict[str, Any]], CatalogView | None, Newest]:
+        """Request all locks; return the new transactions' rows with numbers, what `look` finds
+        after that, and the newest versions of the tables with the ids.
 
-        If other processes may write meanwhile, the names are looked up again: nobody else is
+        If other processes may write meanwhile, the names have to be looked up again: nobody else is
         granted a lock until the batch ends, so the second view is valid for every statement that
-        gets its locks.
+        gets its locks. `commits`: nothing is to be written, and the transaction is over.
         """
         new = {row["id"] for row in rows}
         batches = [
@@ -410,27 +525,35 @@ class _Batch:
             )
             for statement in requesting
         ]
-        with pipelined(self._connection):
+        with pipelined(self._connection, commits=commits):
             number_rows = self._transactions.send_registration(self._connection, rows)
             read_results = self._locks.send_requests(self._connection, batches)
-            read_view = (
-                None
-                if self._database.has_single_writer
-                else look_up(self._connection, self._lookup)
-            )
-            read_newest = newest(self._connection, view.ids)
+            read_view = None if look is None else look(self._connection, self._lookup)
+            read_newest = newest(self._connection, ids)
+            self._send_versions(requesting, ids)
         rows = number_rows()
         for statement, result in zip(requesting, read_results()):
             statement.locks, statement.is_settled = result, result is not None
             statement.is_apart = result is None and not self._is_alone
             statement.grants = () if result is None else result.granted
-        if read_view is not None:
-            self._use_second_view(
-                [statement for statement in requesting if statement.grants], read_view()
+        return rows, None if read_view is None else read_view(), read_newest()
+
+    def _send_versions(self, requesting: Sequence[_Statement], ids: frozenset[str]) -> None:
+        """Send the queries for the versions at the instants that the statements read already."""
+        self._versions = {
+            instant: (
+                send_instant_check(self._connection, instant),
+                send_versions(self._connection, ids, instant),
             )
+            for instant in {statement.transaction.sequence for statement in requesting}
+            if instant is not None
+        }
+
+    @staticmethod
+    def _settle(requesting: Sequence[_Statement], ids: frozenset[str]) -> None:
+        """Leave statements unsettled that name other tables than those with the ids."""
         for statement in requesting:
-            statement.is_settled = statement.is_settled and statement.view.ids <= view.ids
-        return rows, read_newest()
+            statement.is_settled = statement.is_settled and statement.view.ids <= ids
 
     def _request_alone(self, statement: _Statement) -> Newest:
         """Request the locks of a single statement: raise why they can't be granted, or let it
@@ -445,7 +568,10 @@ class _Batch:
         statement.is_settled = statement.locks.waiting is None
         if not self._database.has_single_writer:
             self._use_second_view([statement], look_up(self._connection, self._lookup)())
-        return newest(self._connection, statement.view.ids)()
+        with pipelined(self._connection):
+            read_newest = newest(self._connection, statement.view.ids)
+            self._send_versions([statement], statement.view.ids)
+        return read_newest()
 
     def _use_second_view(self, statements: Sequence[_Statement], view: CatalogView) -> None:
         """Compute the required locks again; a statement whose locks change isn't settled."""
@@ -463,15 +589,15 @@ class _Batch:
             elif statement.is_settled and statement.transaction.sequence is not None:
                 reading.setdefault(statement.transaction.sequence, []).append(statement)
         for instant, statements in reading.items():
+            require_readable, read_versions = self._versions[instant]
             try:
-                require_instant(self._connection, instant)
+                require_readable()
             except Unavailable:
                 if self._is_alone:
                     raise
                 for statement in statements:
                     statement.is_apart = True
-            ids = frozenset[str]().union(*(statement.view.ids for statement in statements))
-            versions = versions_at(self._connection, ids, instant)
+            versions = read_versions()
             for statement in statements:
                 statement.view = statement.view.at(instant, versions)
 
@@ -504,7 +630,7 @@ class _Batch:
         ]
         pinned.difference_update(row["id"] for row in entered)
         try:
-            with pipelined(self._connection):
+            with pipelined(self._connection, commits=True):
                 self._transactions.insert(self._connection, entered)
                 self._locks.write_grants(self._connection, granted)
                 self._transactions.set_instant(self._connection, pinned, instant)

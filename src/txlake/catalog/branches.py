@@ -52,12 +52,12 @@ class Branches:
 
     def find(self, name: str) -> BranchEntry | None:
         """Return the branch or tag of that name, in any letter case; None if there is none."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return find_branch(connection, name)
 
     def entries(self) -> list[BranchEntry]:
         """Return the branches and tags, ordered by name."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(sa.select(branches).order_by(branches.c.folded_name))
             return [branch_entry(row) for row in rows]
 

@@ -162,7 +162,7 @@ class Catalog:
         known = self._checked_lake
         if known is not None and known[0] == self.epoch:
             return known[1]
-        with self._database.reading_known() as connection:
+        with self._database.reading_once(known=True) as connection:
             return self._lake(connection) or ""
 
     @property
@@ -186,7 +186,7 @@ class Catalog:
 
     def is_empty(self) -> bool:
         """Return whether the catalog has no table, not even a dropped one that isn't removed."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return connection.execute(sa.select(tables.c.id).limit(1)).first() is None
 
     def _is_ready(self) -> bool:
@@ -268,14 +268,14 @@ class Catalog:
 
     def database(self, name: str) -> DatabaseEntry | None:
         """Return the database of that name, in any letter case; None if there is none."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return names.database(connection, name, self.branch)
 
     def databases(self, pattern: str | None = None) -> list[DatabaseEntry]:
         """Return the databases whose names match SHOW's `pattern`, ordered by name; all without
         one. `*` and `%` stand for any text, and `|` separates alternatives.
         """
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(_DATABASES.where(databases.c.branch == self.branch))
             entries = [names.database_entry(row) for row in rows]
         return [entry for entry in entries if matches(entry.name, pattern)]
@@ -355,7 +355,7 @@ class Catalog:
 
     def find(self, database: str, name: str) -> TableEntry | None:
         """Return the table of that name, in any letter case; None if there is none."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return names.table(connection, database, name, self.branch)
 
     def at_place(self, location: str) -> TableEntry | None:
@@ -367,7 +367,7 @@ class Catalog:
         """Return whether any branch, or main, has a table at a location that isn't dropped
         there.
         """
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return names.is_used(connection, location)
 
     def other_lines(self, entry: TableEntry) -> list[TableEntry]:
@@ -377,7 +377,7 @@ class Catalog:
 
     def managed_outside(self, folder: str) -> str | None:
         """Return the location of a managed table that isn't below this folder; None if all are."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return names.managed_outside(connection, folder)
 
     def is_cleared(self, location: str) -> bool:
@@ -398,7 +398,7 @@ class Catalog:
 
     def shared_with(self, location: str) -> tuple[str, ...]:
         """Return the other places in which the table at a location may have files."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return place_facts.shared_with(connection, location)
 
     def unattached(self) -> list[TableEntry]:

@@ -21,6 +21,7 @@ from txlake.catalog.fence import EPOCH, Fence, epoch_of
 from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.names import MAIN, Chain, chain_of
 from txlake.catalog.owners import KILLED, ended_error, reap
+from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.pruning import require_instant, require_traces
 from txlake.catalog.publishing import Publications
 from txlake.catalog.ratifying import RESERVED_SUBTYPE, RESERVED_TYPE, Decision, Ratifier
@@ -55,18 +56,20 @@ _PENDING = (
         commits.c.staged,
         commits.c.operation,
         commits.c.transaction_id,
-        EPOCH,
     )
     .select_from(tables)
     .order_by(tables.c.id, commits.c.version)
 )
 _OF_PENDING = (commits.c.table_id == tables.c.id) & (commits.c.version > tables.c.published)
 
-_HEAD = _PENDING.outerjoin(commits, _OF_PENDING).where(
-    tables.c.id == sa.bindparam("of"),
-    tables.c.dropped_sequence.is_(None),
-    tables.c.head.is_not(None),
+_HEAD = Prepared(
+    _PENDING.outerjoin(commits, _OF_PENDING).where(
+        tables.c.id == sa.bindparam("of"),
+        tables.c.dropped_sequence.is_(None),
+        tables.c.head.is_not(None),
+    )
 )
+_INSTANT = Prepared(counter_rows.INSTANT)
 _VERSION = (
     sa.select(commits.c.version)
     .where(commits.c.table_id == sa.bindparam("of"), commits.c.sequence <= sa.bindparam("at"))
@@ -175,7 +178,7 @@ class CommitLedger:
         `Fence.check`.
         """
         known = self._fence.newest
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             now = connection.execute(counter_rows.INSTANT).one()
         self._fence.check(now.epoch, now.value, known=known)
         return int(now.value)
@@ -195,9 +198,10 @@ class CommitLedger:
     def _head(self, reading: AbstractContextManager[Connection], table_id: str) -> Head | None:
         """Return a table's head in a read-only transaction."""
         with reading as connection:
-            rows = connection.execute(_HEAD, {"of": table_id}).all()
-            epoch = rows[0].epoch if rows else epoch_of(connection)
-        self._fence.check_epoch(epoch)
+            with pipelined(connection, commits=True):
+                read_now, read_head = _INSTANT.send(connection), _HEAD.send(connection, of=table_id)
+            [now], rows = read_now(), read_head()
+        self._fence.check_epoch(now.epoch)
         if not rows:
             return None
         deferred = self._publications.deferred_of(table_id)
@@ -254,7 +258,7 @@ class CommitLedger:
         decisions: list[Decision] = []
 
         def work(connection: Connection) -> None:
-            decisions.extend(self._ratifier.ratify(connection, [request]))
+            decisions.extend(self._ratifier.decide(connection, [request]).decisions)
             raise _Undone
 
         with suppress(_Undone):
@@ -333,7 +337,7 @@ class CommitLedger:
     def pending_tables(self) -> list[PendingTable]:
         """Return the tables with commits that may not be published yet, dropped ones included."""
         self._publications.write_deferred()
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(_PENDING.join(commits, _OF_PENDING)).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
@@ -345,7 +349,7 @@ class CommitLedger:
         self._publications.write_deferred()
         query = _PENDING.outerjoin(commits, _OF_PENDING)
         is_dropped = tables.c.dropped_sequence.is_not(None) & tables.c.origin_id.is_(None)
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(query.where(is_dropped)).all()
         return [_pending_table(list(of_table)) for _, of_table in groupby(rows, lambda row: row.id)]
 
@@ -377,14 +381,14 @@ class CommitLedger:
     def newest_commits(self, limit: int = 1000) -> list[CommitEntry]:
         """Return the newest ratified versions of main's tables, newest first."""
         self._publications.write_deferred()
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return [_commit_entry(row) for row in connection.execute(_NEWEST_COMMITS.limit(limit))]
 
     def commits_between(self, from_ms: int, to_ms: int, limit: int) -> list[CommitEntry]:
         """Return the versions ratified between two times, both included, newest first."""
         self._publications.write_deferred()
         within = _NEWEST_COMMITS.where(commits.c.time_ms.between(from_ms, to_ms)).limit(limit)
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return [_commit_entry(row) for row in connection.execute(within)]
 
     def commits_at(self, sequence: int) -> list[CommitEntry]:
@@ -411,17 +415,19 @@ class CommitLedger:
         If COMMIT's reply was lost, the ratified ones are looked up: one that isn't in the database
         becomes Unavailable, and all become OutcomeUnknown if that can't be determined.
         """
-        decisions: list[Decision] = []
+        decisions: Sequence[Decision] = ()
 
         def work(connection: Connection) -> None:
             nonlocal decisions
-            decisions = self._ratifier.ratify(connection, requests, notes)
+            decided = self._ratifier.decide(connection, requests, notes)
+            decisions = decided.decisions  # needed if COMMIT isn't answered
+            decided.commit()
 
         try:
             with self._publications.take_deferred() as notes:
                 self._database.write(work)
         except CommitUnsettled as error:
-            decisions = list(self._resolve_unknown(requests, decisions, error))
+            decisions = self._resolve_unknown(requests, decisions, error)
         for decision in decisions:
             if isinstance(decision, Ratified):
                 self._fence.newest = max(self._fence.newest, decision.sequence)

@@ -14,12 +14,13 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from txlake.catalog import shielding
 from txlake.catalog.database_errors import display_url, translate_error
 from txlake.catalog.engines import (
     READS,
+    READS_ONCE,
     Liveness,
     clock,
     lease_clock,
@@ -28,10 +29,14 @@ from txlake.catalog.engines import (
 )
 from txlake.catalog.forks import Origin
 from txlake.catalog.mounts import network_file_system
+from txlake.catalog.prepared import CommitUnanswered
 from txlake.errors import InvalidRequest, OutcomeUnknown, Unavailable
 from txlake.ports import System
 
 Value = TypeVar("Value")
+
+_POSTGRESQL = "postgresql+psycopg"
+_DRIVERS = ("sqlite", "sqlite+pysqlite", _POSTGRESQL)
 
 
 class CommitUnsettled(Unavailable):
@@ -74,14 +79,14 @@ class Database:
                 f"catalog {self.display_url}: {error}; install the driver, for PostgreSQL with "
                 "pip install 'txlake[postgresql]'"
             ) from error
-        except (ArgumentError, NoSuchModuleError) as error:
+        except ArgumentError as error:
             raise InvalidRequest(
                 "catalog: expected 'warehouse', or a URL like sqlite:///path, "
                 f"postgresql+psycopg://host/db or s3://bucket/folder: "
                 f"{error}"
             ) from error
-        reads = {READS: True} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        self._reads = self._light.execution_options(**reads)
+        self._reads = self._light.execution_options(**{READS: True})
+        self._reads_once = self._light.execution_options(**{READS: True, READS_ONCE: True})
         self._clock = clock(is_sqlite=self.is_sqlite)
         self._lease_clock = lease_clock(is_sqlite=self.is_sqlite)
         self._file: tuple[int, int] | None = None  # device and inode of the file that was opened
@@ -131,6 +136,16 @@ class Database:
     def reading(self) -> AbstractContextManager[Connection]:
         """Return a read-only transaction, which sees one state of the database."""
         return self._transaction(self._reads, self._reading_turn)
+
+    def reading_once(self, *, known: bool = False) -> AbstractContextManager[Connection]:
+        """Return a connection for one query, which sees one state of the database by itself.
+
+        A server is waited for once, where a transaction needs BEGIN and COMMIT besides. `known`: as
+        `reading_known`.
+        """
+        if self.is_sqlite:
+            return self.reading_known() if known else self.reading()
+        return self._transaction(self._reads_once, self._reading_turn)
 
     def reading_known(self) -> AbstractContextManager[Connection]:
         """Return a read-only transaction, which sees at least what this process has seen before."""
@@ -315,6 +330,8 @@ class Database:
                 self._require_same_file()
                 yield connection
                 is_ending = True
+        except CommitUnanswered as lost:
+            raise CommitUnsettled(str(translate_error(lost.error, self.url))) from lost
         except SQLAlchemyError as error:
             txlake_error = translate_error(error, self.url)
             raise (CommitUnsettled(str(txlake_error)) if is_ending else txlake_error) from error
@@ -334,11 +351,17 @@ class Database:
 
 
 def _parse_url(url: str | sa.URL) -> sa.URL:
-    """Return the parsed URL. Raises InvalidRequest for a port that is no number, and SQLAlchemy's
-    ArgumentError for another malformed URL.
+    """Return the parsed URL, with the driver that is used. Raises InvalidRequest for a port that is
+    no number, and SQLAlchemy's ArgumentError for another malformed URL, or another database or
+    driver.
     """
     try:
-        return make_url(url)
+        parsed = make_url(url)
+        if parsed.drivername == "postgresql":
+            return parsed.set(drivername=_POSTGRESQL)
+        if parsed.drivername in _DRIVERS:
+            return parsed
+        raise ArgumentError(f"found one of {parsed.drivername}")
     except ValueError:
         pass  # the error quotes the port, which may be part of a password: it isn't a cause
     raise InvalidRequest(

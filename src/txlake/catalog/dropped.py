@@ -112,12 +112,12 @@ class DroppedTables:
         """Return when the last table of that name was dropped whose retention was ended
         (`expire`); None if there is none.
         """
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             dropped_ms = fact(connection, _removed(database, name))
         return None if dropped_ms is None else int(dropped_ms)
 
     def _query_entries(self, condition: sa.ColumnElement[bool]) -> list[DroppedEntry]:
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return [_entry(row) for row in connection.execute(self._query(condition))]
 
     def _query(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:

@@ -8,9 +8,10 @@ A durable engine waits for the disk at each commit. Every SQLite connection has 
 from __future__ import annotations
 
 import math
+import select
 import sqlite3
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -19,18 +20,28 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection, StaticPool
 
-from txlake.catalog.prepared import Prepared
+from txlake.catalog.prepared import (
+    Prepared,
+    begin_nothing,
+    begin_with,
+    end_begun,
+    send_begin,
+)
 from txlake.ports import System
 
 READS = "txlake_reads"
+READS_ONCE = "txlake_reads_once"
 _BEGIN = Prepared(sa.text("BEGIN"))
 _BEGIN_TO_WRITE = Prepared(sa.text("BEGIN IMMEDIATE"))
+_BEGIN_IN_SERVER = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_TO_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 _NOW, _MONOTONIC = "txlake_now_ms", "txlake_monotonic_ms"
 _WAL_ATTEMPTS = 100
 # A process's threads ratify in groups: connections are few, as a server's many hosts share them.
 _POOL_SIZE, _POOL_OVERFLOW = 4, 28
-# So long after its use a connection counts as alive: to ask takes as long as a statement.
-_SURE_MS = 1_000.0
+# So long after its use a connection counts as alive: to ask takes as long as a statement. What lies
+# between may have forgotten one that is idle for longer, and tell nobody.
+_SURE_MS = 60_000.0
 _USED = "txlake_used_ms"
 _IS_POOLED = "txlake_is_pooled"
 
@@ -98,10 +109,14 @@ def postgresql_engine(
     settings and prepared statements of one connection are missing on the next, and reach other
     clients. Through a pooler, settings are therefore made in each transaction, and nothing is
     prepared.
+
+    The driver is in autocommit mode, so that what begins a transaction can be sent with its first
+    statement (`prepared`).
     """
     engine = sa.create_engine(
         url,
-        isolation_level="READ COMMITTED",
+        isolation_level="AUTOCOMMIT",
+        use_native_hstore=False,  # no column has that type, and a connection would ask for it
         paramstyle="format",  # the driver finds the places of named ones at each execution
         **_pool(busy_timeout_s),
     )
@@ -117,15 +132,23 @@ def postgresql_engine(
             cursor = connection.cursor()
             cursor.execute("; ".join(f"SET {setting}" for setting in settings))
             cursor.close()
-        connection.commit()
 
     def begin(connection: Connection) -> None:
+        options = connection.get_execution_options()
+        if options.get(READS_ONCE, False):
+            begin_nothing(connection)
+            return
+        reads = options.get(READS, False)
+        texts = [_BEGIN_TO_READ if reads else _BEGIN_IN_SERVER]
         if connection.info.get(_IS_POOLED):
-            local = "; ".join(f"SET LOCAL {setting}" for setting in settings)
-            connection.exec_driver_sql(local)
+            texts += [f"SET LOCAL {setting}" for setting in settings]
+        begin_with(connection, texts)
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
+    event.listen(engine, "commit", end_begun)
+    event.listen(engine, "rollback", end_begun)
+    event.listen(engine, "before_cursor_execute", lambda connection, *_: send_begin(connection))
     liveness.watch(engine)
     return engine
 
@@ -141,6 +164,10 @@ class _Psycopg(DBAPIConnection, Protocol):
     info: Any
     prepare_threshold: int | None
 
+    def fileno(self) -> int:
+        """Return the socket."""
+        ...
+
 
 def _is_pooled(connection: _Psycopg) -> bool:
     """Return whether a pooler is between this process and the server.
@@ -155,10 +182,10 @@ def _is_pooled(connection: _Psycopg) -> bool:
 
 
 class Liveness:
-    """Pings the connections of a server's engines before use.
+    """Pings the connections of a server's engines before use, if they may be lost.
 
-    A connection that was used less than a second ago isn't pinged, unless a connection was lost
-    since.
+    A connection that was used in the last minute isn't pinged, unless a connection was lost since,
+    or there is something to be read from it: that it was closed.
     """
 
     def __init__(self, system: System) -> None:
@@ -167,6 +194,7 @@ class Liveness:
 
     def watch(self, engine: sa.Engine) -> None:
         """Ping the engine's connections before use."""
+        event.listen(engine, "connect", self._note_use)
         event.listen(engine, "checkin", self._note_use)
         event.listen(engine, "invalidate", self._note_loss)
         event.listen(engine, "checkout", partial(self._try_out, engine.dialect))
@@ -188,12 +216,20 @@ class Liveness:
         was: the pool then opens a new one.
         """
         used_ms = record.info.get(_USED, -math.inf)
-        if used_ms > max(self._lost_ms, self._system.monotonic_ms() - _SURE_MS):
+        is_sure = used_ms > max(self._lost_ms, self._system.monotonic_ms() - _SURE_MS)
+        if is_sure and not _has_input(cast(_Psycopg, connection)):
             return
         try:
             dialect.do_ping(connection)
         except dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error  # the pool's other connections are lost as well
+
+
+def _has_input(connection: _Psycopg) -> bool:
+    """Return whether something can be read from an idle connection, such as its end."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _pool(busy_timeout_s: float) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class LockResult:
 @shielded(
     unshielded=(
         *("to_acquire", "set_ending_thread", "note_use", "change_count", "remember"),
-        "note_granted",
+        *("note_granted", "holds", "converts"),
     ),
     waits=("acquire", "wait"),
 )
@@ -202,6 +202,26 @@ class Locks:
     def is_contested(self, connection: Connection, requests: Sequence[LockRequest]) -> bool:
         """Return whether a new owner would have to wait for one of the locks."""
         return bool(self._blocking(connection, _new_owner(), requests))
+
+    def send_contest_query(
+        self, connection: Connection, requests: Sequence[LockRequest]
+    ) -> Callable[[], bool]:
+        """Send the query whether a new owner would have to wait for one of the locks; return a
+        function that waits for the answer. It is True also where only void requests are ahead.
+        """
+        read_queue = lock_rows.send_queue_query(
+            connection, {request.resource for request in requests}
+        )
+        return lambda: bool(blocking_requests(_new_owner(), requests, read_queue()))
+
+    def holds(self, owner: Owner, requests: Sequence[LockRequest]) -> bool:
+        """Return whether an owner was granted all of the locks. Touches no database."""
+        return not self._not_held(owner, requests)
+
+    def converts(self, owner: Owner, requests: Sequence[LockRequest]) -> bool:
+        """Return whether an owner has a weaker lock on a resource. Touches no database."""
+        modes = self._granted.get(owner.transaction or owner.session, {})
+        return any(request.resource in modes for request in self._not_held(owner, requests))
 
     def entries(self) -> list[LockEntry]:
         """Return the lock requests of living sessions, in the order of the requests."""

@@ -16,10 +16,12 @@ from txlake.catalog.fence import EPOCH
 from txlake.catalog.names import MAIN, DatabaseEntry, TableEntry
 from txlake.catalog.prepared import Prepared
 from txlake.catalog.relations import commits, counters, tables
-from txlake.catalog.views import ViewEntry, find_view
+from txlake.catalog.views import ViewEntry, send_view_query
 
 Name = tuple[str, str]
 """Database and table, in lower case."""
+
+_SEEN_MAX = 1_000
 
 
 # From the newest version back, so that a long history costs nothing.
@@ -124,11 +126,7 @@ def look_up(connection: Connection, request: LookupRequest) -> Callable[[], Cata
 
     def read() -> CatalogView:
         databases, tables = read_names()
-        views: dict[Name, ViewEntry] = {}
-        for name in sorted(request.names - tables.keys()):
-            view = find_view(connection, *name, branch)
-            if view is not None:
-                views[name] = view
+        views = send_view_query(connection, request.names - tables.keys(), branch)()
         at = {url: names.table_at(connection, url, branch) for url in sorted(request.places)}
         places = {url: entry for url, entry in at.items() if entry is not None}
         for owner in sorted(
@@ -140,6 +138,49 @@ def look_up(connection: Connection, request: LookupRequest) -> Callable[[], Cata
         return CatalogView(databases=databases, tables=tables, views=views, places=places)
 
     return read
+
+
+def look_up_as_expected(
+    connection: Connection, request: LookupRequest, *, tables: Collection[Name]
+) -> Callable[[], CatalogView | None]:
+    """Send the queries for names of which some are expected to be those of `tables`; return a
+    function that awaits them. It returns None if one of these isn't a table's.
+    """
+    others = request.names - frozenset(tables)
+    read_names = names.send_name_query(connection, request.names, request.branch)
+    read_views = send_view_query(connection, others, request.branch)
+
+    def read() -> CatalogView | None:
+        databases, found = read_names()
+        views = read_views()
+        if not request.names - found.keys() <= others:
+            return None
+        return CatalogView(databases=databases, tables=found, views=views)
+
+    return read
+
+
+class SeenNames:
+    """What this process last found for lookups of names. Thread-safe.
+
+    A statement with the same names is expected to find the same: the catalog is asked in one go for
+    what these names mean and for what follows from that.
+    """
+
+    def __init__(self) -> None:
+        self._views: dict[LookupRequest, CatalogView] = {}
+
+    def expected(self, request: LookupRequest) -> CatalogView | None:
+        """Return what a lookup is expected to find; None if that isn't known."""
+        return self._views.get(request)
+
+    def note(self, request: LookupRequest, view: CatalogView) -> None:
+        """Note what a lookup has found, unless it is one of places."""
+        if request.places:
+            return
+        if len(self._views) >= _SEEN_MAX:
+            self._views.clear()
+        self._views[request] = replace(view, instant=None, versions={})
 
 
 def newest(connection: Connection, ids: Collection[str]) -> Callable[[], Newest]:
@@ -156,5 +197,14 @@ def newest(connection: Connection, ids: Collection[str]) -> Callable[[], Newest]
 
 def versions_at(connection: Connection, ids: Collection[str], instant: int) -> Mapping[str, int]:
     """Return the versions of the tables at an instant; tables that did not exist are left out."""
-    rows = _VERSIONS.rows(connection, ids=sorted(ids), at=instant) if ids else ()
-    return {row.id: int(row.version) for row in rows if row.version is not None}
+    return send_versions(connection, ids, instant)()
+
+
+def send_versions(
+    connection: Connection, ids: Collection[str], instant: int
+) -> Callable[[], Mapping[str, int]]:
+    """Send the query of `versions_at`; return a function that awaits it."""
+    if not ids:
+        return dict
+    read_rows = _VERSIONS.send(connection, ids=sorted(ids), at=instant)
+    return lambda: {row.id: int(row.version) for row in read_rows() if row.version is not None}

@@ -3,6 +3,10 @@
 What SQLAlchemy does at every execution (cache keys, contexts, result metadata) costs more than a
 small statement itself. So the statements on a commit's path are compiled for each kind of database
 once. They run in the transaction of the connection given, and raise SQLAlchemy's errors.
+
+Where the database is a server, each wait for an answer is a round trip. So the statement that
+begins a transaction is sent with the first one in it, and COMMIT can be sent with the last ones
+(`pipelined`): the server carries it out only if it has carried out those before.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Dialect
 from sqlalchemy.engine.interfaces import DBAPICursor
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement
 from sqlalchemy.sql.selectable import ReturnsRows
@@ -25,10 +29,27 @@ from sqlalchemy.sql.selectable import ReturnsRows
 _LIST_MAX = 1024
 """The longest list for which a compiled text is cached; lists are padded to powers of two."""
 
+_TO_BEGIN = "txlake_to_begin"
+"""In the `info` of a server's connection: the statements that begin its transaction and weren't
+sent yet, none once it has begun; None while no transaction is open, and `_ONCE` where the next
+statement needs none.
+"""
+_ONCE = ("",)
+
 Row = Any
 """A named tuple of a row's columns."""
 
 Bound = Sequence[Any] | Mapping[str, Any]
+
+
+class CommitUnanswered(Exception):
+    """COMMIT was sent, and no answer came: the transaction's changes may be there, or may not.
+    `error` is SQLAlchemy's.
+    """
+
+    def __init__(self, error: SQLAlchemyError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Prepared:
@@ -65,10 +86,8 @@ class Prepared:
         text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
         base = connection.dialect.loaded_dbapi.Error
-        try:
+        with _executing(connection, text, cursor):
             cursor.execute(text.sql, bound)
-        except base as error:
-            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
 
         def read_rows() -> list[Row]:
             make_row = text.row
@@ -95,10 +114,8 @@ class Prepared:
         """Execute a statement that returns no rows."""
         text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
-        try:
+        with _executing(connection, text, cursor):
             cursor.execute(text.sql, bound)
-        except connection.dialect.loaded_dbapi.Error as error:
-            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
         cursor.close()
 
     def run_all(self, connection: Connection, rows: Sequence[Mapping[str, object]]) -> None:
@@ -108,13 +125,11 @@ class Prepared:
         text = self._text(connection.dialect, ())
         bound: Any = [text.bind(row) for row in rows]
         cursor = _cursor(connection)
-        try:
+        with _executing(connection, text, cursor):
             if len(bound) == 1:
                 cursor.execute(text.sql, bound[0])
             else:
                 cursor.executemany(text.sql, bound)
-        except connection.dialect.loaded_dbapi.Error as error:
-            raise _sqlalchemy_error(connection, text.sql, error, cursor) from error
         cursor.close()
 
     def _bind(self, dialect: Dialect, parameters: dict[str, Any]) -> tuple[_Compiled, Bound]:
@@ -208,35 +223,136 @@ def _row_type(names: tuple[str, ...]) -> Callable[[Iterable[object]], Row]:
     return make
 
 
+def begin_with(connection: Connection, texts: Sequence[str]) -> None:
+    """Let the next statement on a server's connection begin a transaction with these statements.
+
+    Call it when SQLAlchemy begins one; the connection is in autocommit mode.
+    """
+    connection.info[_TO_BEGIN] = tuple(texts)
+
+
+def begin_nothing(connection: Connection) -> None:
+    """Let one statement be sent on a server's connection, without a transaction around it."""
+    connection.info[_TO_BEGIN] = _ONCE
+
+
+def end_begun(connection: Connection) -> None:
+    """Let no statement be sent before `begin_with`: no transaction is open."""
+    if not connection.invalidated:  # it was lost, and its record with it
+        connection.info[_TO_BEGIN] = None
+
+
+def send_begin(connection: Connection) -> None:
+    """Send the statements that begin the transaction, unless they were sent.
+
+    Raises SQLAlchemy's InvalidRequestError without a transaction: the server would commit each
+    statement by itself.
+    """
+    texts = connection.info.get(_TO_BEGIN, ())
+    if texts is None:
+        raise InvalidRequestError("a statement before BEGIN or after COMMIT")
+    if texts is _ONCE:
+        connection.info[_TO_BEGIN] = None
+        return
+    connection.info[_TO_BEGIN] = ()
+    for text in texts:
+        _cursor(connection).execute(text)
+
+
 @contextmanager
-def pipelined(connection: Connection) -> Iterator[None]:
+def pipelined(connection: Connection, *, commits: bool = False) -> Iterator[None]:
     """Send the block's prepared statements together, if the driver can, and wait once for all.
 
-    The block may not execute SQLAlchemy's own statements.
+    The block may not execute SQLAlchemy's own statements. Reading rows in it waits twice.
+
+    `commits`: COMMIT is sent with the statements. Nothing can follow it in the transaction. Where
+    the driver can't, the transaction is committed at its end. Raises CommitUnanswered.
     """
-    driver: Any = connection.connection.driver_connection
-    pipeline = getattr(driver, "pipeline", None)
-    if pipeline is None:
+    driver = _driver(connection)
+    if not hasattr(driver, "pipeline"):
         yield
         return
+    commit: Any = None
     try:
-        with pipeline():
+        with driver.pipeline():
             yield
+            if commits:
+                send_begin(connection)
+                commit = driver.cursor()
+                end_begun(connection)
+                commit.execute("COMMIT")
     except connection.dialect.loaded_dbapi.Error as error:
-        raise _sqlalchemy_error(connection, None, error, None) from error
+        cause = _cause(error)
+        translated = _sqlalchemy_error(connection, None, cause, None)
+        if commit is not None and not _is_refusal(cause):
+            raise CommitUnanswered(translated) from error
+        raise translated from error
+    if commit is not None and commit.statusmessage != "COMMIT":
+        # A statement before was refused, and the caller went on.
+        raise InvalidRequestError(f"the answer to COMMIT was {commit.statusmessage}")
+
+
+@contextmanager
+def _executing(connection: Connection, text: _Compiled, cursor: DBAPICursor) -> Iterator[None]:
+    """Raise SQLAlchemy's errors for those of the block, which executes one statement.
+
+    If it is the first one of its transaction, what begins that is sent together with it.
+    """
+    driver = _driver(connection)
+    try:
+        if connection.info.get(_TO_BEGIN, ()) == ():
+            yield
+        elif _is_pipelining(driver):
+            send_begin(connection)
+            yield
+        else:
+            with driver.pipeline():
+                send_begin(connection)
+                yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _sqlalchemy_error(connection, text.sql, _cause(error), cursor) from error
+
+
+def _is_pipelining(driver: Any) -> bool:  # noqa: ANN401 - a driver's connection
+    """Return whether statements on a server's connection are being sent together."""
+    return bool(driver.pgconn.pipeline_status)
+
+
+def _cause(error: Exception) -> Exception:
+    """Return the error of the statement because of which those after it weren't carried out; an
+    error that has no such cause is returned itself.
+    """
+    cause: BaseException | None = error
+    while cause is not None and type(cause).__name__ == "PipelineAborted":
+        cause = cause.__context__
+    return cause if isinstance(cause, Exception) else error
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Return whether the server refused a statement, or COMMIT itself, and goes on.
+
+    What it says when it ends the connection (FATAL, PANIC) tells nothing about a COMMIT before.
+    """
+    severity = getattr(getattr(error, "diag", None), "severity_nonlocalized", None)
+    return severity == "ERROR"
+
+
+def _driver(connection: Connection) -> Any:  # noqa: ANN401 - each driver has its own
+    """Return the driver's connection."""
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    return driver
 
 
 def _cursor(connection: Connection) -> DBAPICursor:
     """Return a new cursor of the driver, in the connection's transaction."""
-    driver = connection.connection.driver_connection
-    assert driver is not None
-    cursor: DBAPICursor = driver.cursor()
+    cursor: DBAPICursor = _driver(connection).cursor()
     return cursor
 
 
 def _sqlalchemy_error(
     connection: Connection, sql: str | None, error: Exception, cursor: DBAPICursor | None
-) -> Exception:
+) -> SQLAlchemyError:
     """Return SQLAlchemy's error for a driver's error; invalidate the connection if it was lost."""
     dialect = connection.dialect
     base = dialect.loaded_dbapi.Error

@@ -11,7 +11,7 @@ ratifications wait for it, and only for a moment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog.counter_rows import lock_sequence, newest_sequence
 from txlake.catalog.database import Database
 from txlake.catalog.owners import reap_due
+from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import bare, commits, counters, tables, transactions
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest, OutcomeUnknown, TxlakeError, Unavailable
@@ -29,6 +30,8 @@ _FLOOR = "floor"
 _BATCH_ROWS = 1_000
 # A session may be alive although its lease has expired: it is removed only after this time.
 _DEAD_MS = 3_600_000
+_FLOOR_VALUE = sa.select(counters.c.value).where(counters.c.name == _FLOOR)
+_READ_FLOOR = Prepared(_FLOOR_VALUE)
 
 
 @shielded()
@@ -90,7 +93,7 @@ class Pruner:
         def work(connection: Connection) -> bool:
             # Locked, so that processes prune one after the other: two that delete the same rows
             # would wait for each other row by row.
-            floor = int(connection.execute(_floor().with_for_update()).scalar_one())
+            floor = int(connection.execute(_FLOOR_VALUE.with_for_update()).scalar_one())
             counts = [
                 connection.execute(deletion).rowcount
                 for deletion in (_delete_superseded(floor), _delete_bare(floor))
@@ -102,18 +105,33 @@ class Pruner:
 
 def floor_of(connection: Connection) -> int:
     """Return the instant from which on the ledger is complete; 0 if nothing was pruned yet."""
-    return int(connection.execute(_floor()).scalar() or 0)
+    return _floor_in(_READ_FLOOR.rows(connection))
 
 
 def require_instant(connection: Connection, sequence: int) -> None:
     """Raise Unavailable for an instant below the floor, whose versions may be pruned."""
-    floor = floor_of(connection)
-    if sequence < floor:
-        raise Unavailable(
-            f"instant {sequence} of the lake is too old: expected instant {floor} or a later one, "
-            "from which on the catalog knows the tables' versions; run the transaction again, as "
-            "an explicit one (BEGIN), whose instant is kept, or raise Settings.commits_kept"
-        )
+    send_instant_check(connection, sequence)()
+
+
+def send_instant_check(connection: Connection, sequence: int) -> Callable[[], None]:
+    """Send the query of `require_instant`; return a function that waits for it, and raises."""
+    read_floor = _READ_FLOOR.send(connection)
+
+    def check() -> None:
+        floor = _floor_in(read_floor())
+        if sequence < floor:
+            raise Unavailable(
+                f"instant {sequence} of the lake is too old: expected instant {floor} or a later "
+                "one, from which on the catalog knows the tables' versions; run the transaction "
+                "again, as an explicit one (BEGIN), whose instant is kept, or raise "
+                "Settings.commits_kept"
+            )
+
+    return check
+
+
+def _floor_in(rows: Sequence[Row]) -> int:
+    return int(rows[0].value) if rows else 0
 
 
 def require_traces(connection: Connection, transaction_ids: Collection[str], since: int) -> None:
@@ -133,10 +151,6 @@ def require_traces(connection: Connection, transaction_ids: Collection[str], sin
             f"catalog keeps the commits from instant {floor} on, and theirs may be older; look at "
             "their tables before running them again"
         )
-
-
-def _floor() -> sa.Select[int]:
-    return sa.select(counters.c.value).where(counters.c.name == _FLOOR)
 
 
 def _delete_superseded(floor: int) -> sa.Delete:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from txlake.catalog.database import Database
 from txlake.catalog.fence import EPOCH, Fence
 from txlake.catalog.group_commit import GroupCommit, Interrupted
 from txlake.catalog.heartbeat import DelayedCall
-from txlake.catalog.prepared import Prepared, Row
+from txlake.catalog.prepared import Prepared, Row, pipelined
 from txlake.catalog.relations import commits, tables
 from txlake.errors import TxlakeError
 from txlake.ports import VersionRange
@@ -76,23 +76,29 @@ class PublicationNote:
     transaction_id: str
 
 
-def confirmed_versions(
+def send_confirmation(
     connection: Connection, notes: Collection[PublicationNote]
-) -> dict[str, list[VersionRange]]:
-    """Return the versions of the notes, by table id, that the catalog still has.
+) -> Callable[[], dict[str, list[VersionRange]]]:
+    """Send the query for the notes' transactions; return a function that waits for it, and returns
+    the versions of the notes, by table id, that the catalog still has.
 
     A version that isn't the note's transaction's any more is left out: the table, or the catalog,
     was restored to an earlier state since.
     """
     if not notes:
-        return {}
-    ids = sorted({note.transaction_id for note in notes})
-    ratified = {PublicationNote(*row) for row in _MADE_BY.rows(connection, ids=ids)}
-    confirmed: dict[str, list[VersionRange]] = {}
-    for note in notes:
-        if note in ratified:
-            confirmed.setdefault(note.table_id, []).append(VersionRange(note.version, note.version))
-    return confirmed
+        return dict
+    read_ratified = _MADE_BY.send(connection, ids=sorted({note.transaction_id for note in notes}))
+
+    def read() -> dict[str, list[VersionRange]]:
+        ratified = {PublicationNote(*row) for row in read_ratified()}
+        confirmed: dict[str, list[VersionRange]] = {}
+        for note in notes:
+            if note in ratified:
+                versions = VersionRange(note.version, note.version)
+                confirmed.setdefault(note.table_id, []).append(versions)
+        return confirmed
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +193,10 @@ class Publications:
             return
 
         def work(connection: Connection) -> None:
-            rows = self._lock_tables(connection, {note.table_id for note in notes})
-            self._advance(connection, rows, confirmed_versions(connection, notes))
+            with pipelined(connection):
+                read_tables = _send_table_locks(connection, {note.table_id for note in notes})
+                read_confirmed = send_confirmation(connection, notes)
+            self._advance(connection, read_tables(), read_confirmed())
 
         with self._database.turn(), self.take_deferred() as notes:
             self._database.write_relaxed(work)
@@ -213,17 +221,10 @@ class Publications:
                 by_table.setdefault(table_id, []).append(versions)
 
         def work(connection: Connection) -> None:
-            self._advance(connection, self._lock_tables(connection, by_table), by_table)
+            self._advance(connection, _send_table_locks(connection, by_table)(), by_table)
 
         self._database.write_relaxed(work)
         return [True] * len(requests)
-
-    def _lock_tables(self, connection: Connection, ids: Collection[str]) -> Sequence[Row]:
-        """Lock the tables' rows and return them. Raises as `Fence.check_epoch`."""
-        rows = _PUBLISHED.rows(connection, ids=sorted(ids))
-        for row in rows[:1]:
-            self._fence.check_epoch(row.epoch)
-        return rows
 
     def _advance(
         self,
@@ -231,9 +232,19 @@ class Publications:
         rows: Sequence[Row],
         confirmed: Mapping[str, Sequence[VersionRange]],
     ) -> None:
-        """Raise the published versions of locked tables and write them."""
+        """Raise the published versions of locked tables, write them, and commit. Raises as
+        `Fence.check_epoch`.
+        """
+        for row in rows[:1]:
+            self._fence.check_epoch(row.epoch)
         steps = [
             publication_step(row.id, row.published, row.head, confirmed.get(row.id, ()))
             for row in rows
         ]
-        write_steps(connection, [step for step in steps if step is not None])
+        with pipelined(connection, commits=True):
+            write_steps(connection, [step for step in steps if step is not None])
+
+
+def _send_table_locks(connection: Connection, ids: Collection[str]) -> Callable[[], Sequence[Row]]:
+    """Send the query that locks tables' rows; return a function that waits for the rows."""
+    return _PUBLISHED.send(connection, ids=sorted(ids))

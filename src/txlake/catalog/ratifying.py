@@ -7,7 +7,7 @@ reservation that was read changes before the transaction ends.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -22,8 +22,8 @@ from txlake.catalog.prepared import Prepared, pipelined
 from txlake.catalog.publishing import (
     PublicationNote,
     PublicationStep,
-    confirmed_versions,
     publication_step,
+    send_confirmation,
     write_steps,
 )
 from txlake.catalog.relations import (
@@ -162,22 +162,33 @@ class Ratifier:
             "ids",
         )
 
-    def ratify(
+    def decide(
         self,
         connection: Connection,
         requests: Sequence[Ratification],
         notes: Sequence[PublicationNote] = (),
-    ) -> list[Decision]:
-        """Return the decisions in the order of the requests; they take effect when the caller's
-        transaction commits.
+    ) -> Decided:
+        """Decide requests. The decisions take effect when `commit` of what this returns has
+        returned, in the caller's transaction.
 
         `notes`: of earlier publications, written in the same transaction. Raises as `Fence.check`
         for the whole batch.
         """
         batch = _Batch(self, connection, requests, notes)
-        decisions = [batch.decide(request) for request in requests]
-        batch.write()
-        return decisions
+        return Decided([batch.decide(request) for request in requests], batch.commit)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A batch's decisions, known before they are committed.
+
+    Attributes:
+        decisions: in the order of the requests.
+        commit: writes them and commits the transaction, which can have no further statement.
+    """
+
+    decisions: Sequence[Decision]
+    commit: Callable[[], None]
 
 
 class _Batch:
@@ -202,8 +213,8 @@ class _Batch:
             # The first query locks the sequence; the others read what is there after that.
             read_owners = queries.owners.send(connection, ids=owners)
             read_tables = queries.tables.send(connection, ids=sorted(ids))
-            confirmed = confirmed_versions(connection, notes)
-            self._owners = {row.id: row for row in read_owners()}
+            read_confirmed = send_confirmation(connection, notes)
+        self._owners = {row.id: row for row in read_owners()}
         self._tables = {
             row.id: _TableState(
                 row.number, row.head, row.published, row.dropped_sequence is not None, row.holder
@@ -219,7 +230,7 @@ class _Batch:
             self._read_instant(queries.fence)
         else:  # no transaction is registered any more, most likely because of a recovery
             queries.fence.check_epoch(epoch_of(connection))
-        self._steps = self._apply_notes(confirmed)
+        self._steps = self._apply_notes(read_confirmed())
         self._ended: list[str] = []
         self._lost: list[str] = []
         self._commits: list[dict[str, object]] = []
@@ -248,7 +259,7 @@ class _Batch:
     def decide(self, request: Ratification) -> Decision:
         """Return the decision on a request; an error is returned, not raised.
 
-        The commits of a ratified request are kept for `write`, its changes of names are made now.
+        The commits of a ratified request are kept for `commit`, its changes of names are made now.
         """
         new = {change.id for change in request.names if isinstance(change, NewTable)}
         existing = [commit for commit in request.commits if commit.table_id not in new]
@@ -277,9 +288,9 @@ class _Batch:
         }
         return Ratified(sequence=self._sequence, time_ms=self._now_ms, published=published)
 
-    def write(self) -> None:
-        """Write what the decisions have recorded."""
-        with pipelined(self._connection):
+    def commit(self) -> None:
+        """Write what the decisions have recorded, and commit."""
+        with pipelined(self._connection, commits=True):
             write_steps(self._connection, self._steps)
             if self._lost:
                 _LOSE.run(self._connection, ids=self._lost)

@@ -158,7 +158,7 @@ class Sessions:
         """Return the living sessions of all processes, ordered by number."""
         self._database.observe_leases(is_urgent=True)
         query = sa.select(sessions).where(~is_expired(self._database))
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(query.order_by(sessions.c.id)).all()
         return [SessionEntry(**row._mapping) for row in rows]
 

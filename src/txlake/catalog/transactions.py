@@ -325,9 +325,7 @@ class Transactions:
     def end(self, transaction_id: str) -> None:
         """End a transaction with its locks and reservations, if it is open."""
         if not self._withdraw(transaction_id):
-            self._database.write_relaxed(
-                lambda connection: end_transactions(connection, [transaction_id])
-            )
+            self._database.write_relaxed(partial(_end, transaction_ids=[transaction_id]))
         self._resources.forget(transaction_id)
 
     def abandon(self, transaction_id: str) -> None:
@@ -350,9 +348,7 @@ class Transactions:
             transaction_id for transaction_id in abandoned if not self._withdraw(transaction_id)
         ]
         if registered:
-            self._database.write_relaxed(
-                lambda connection: end_transactions(connection, registered)
-            )
+            self._database.write_relaxed(partial(_end, transaction_ids=registered))
         for transaction_id in abandoned:
             self._resources.forget(transaction_id)
         return abandoned
@@ -382,7 +378,7 @@ class Transactions:
         """Raise Unavailable if the transaction was killed."""
         if transaction_id in self._announced:
             return
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             if state_of(connection, transaction_id) == KILLED:
                 raise killed_error(transaction_id)
 
@@ -390,7 +386,7 @@ class Transactions:
         """Raise Unavailable if another session ended or killed the transaction."""
         if transaction_id in self._announced:
             return
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             state = state_of(connection, transaction_id)
         if state is None:
             raise ended_error(transaction_id)
@@ -407,7 +403,7 @@ class Transactions:
             .order_by(transactions.c.number)
         )
         self._database.observe_leases(is_urgent=True)
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(query).all()
         return [TransactionEntry(**row._mapping) for row in rows]
 
@@ -425,7 +421,7 @@ class Transactions:
         query = sa.select(transactions.c.id, transactions.c.begin_ms).where(
             transactions.c.state != KILLED, transactions.c.id != besides
         )
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             rows = connection.execute(query).all()
         return OpenTransactions(
             ids=frozenset(row.id for row in rows),
@@ -464,3 +460,9 @@ def _row(
         "explicit": explicit,
         "sequence": None,
     }
+
+
+def _end(connection: Connection, transaction_ids: Collection[str]) -> None:
+    """End transactions with their locks and reservations, and commit that."""
+    with pipelined(connection, commits=True):
+        end_transactions(connection, transaction_ids)

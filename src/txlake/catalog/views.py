@@ -7,9 +7,8 @@ its name and has locked the sequence.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -17,6 +16,7 @@ from sqlalchemy.engine import Connection
 from txlake.catalog import counter_rows, names
 from txlake.catalog.database import Database
 from txlake.catalog.names import DatabaseEntry
+from txlake.catalog.prepared import Prepared, Row
 from txlake.catalog.relations import databases, views
 from txlake.catalog.shielding import shielded
 from txlake.errors import InvalidRequest
@@ -27,6 +27,14 @@ _VIEWS = sa.select(
     views, databases.c.name.label("database_name"), databases.c.number.label("database_number")
 ).join(databases, databases.c.id == views.c.database_id)
 
+
+_NAMED = Prepared(
+    lambda owners, names: _VIEWS.where(
+        databases.c.folded_name.in_(owners), views.c.folded_name.in_(names)
+    ),
+    "owners",
+    "names",
+)
 
 # The key of the schema among a view's properties.
 _SCHEMA = "txlake.view.schema"
@@ -67,7 +75,7 @@ class Views:
 
     def find(self, database: str, name: str) -> ViewEntry | None:
         """Return the view of that name, in any letter case; None if there is none."""
-        with self._database.reading() as connection:
+        with self._database.reading_once() as connection:
             return find_view(connection, database, name, self._branch)
 
     def entries(self, database: str) -> list[ViewEntry]:
@@ -148,6 +156,27 @@ def find_view(
     return None if row is None else _entry(row)
 
 
+def send_view_query(
+    connection: Connection, view_names: Collection[tuple[str, str]], branch: int = names.MAIN
+) -> Callable[[], dict[tuple[str, str], ViewEntry]]:
+    """Send the query for a branch's views by (database, view), in lower case; return a function
+    that waits for the rows and returns the views by these names.
+    """
+    if not view_names:
+        return dict
+    read_rows = _NAMED.send(
+        connection,
+        owners=sorted({names.database_key(owner, branch) for owner, _ in view_names}),
+        names=sorted({name for _, name in view_names}),
+    )
+
+    def read() -> dict[tuple[str, str], ViewEntry]:
+        found = {(row.database_name.lower(), row.folded_name): row for row in read_rows()}
+        return {name: _entry(found[name]) for name in view_names if name in found}
+
+    return read
+
+
 def stored_properties(
     properties: Mapping[str, str], schema: ViewSchema | None
 ) -> Mapping[str, str]:
@@ -168,7 +197,7 @@ def _schema(encoded: str | None) -> ViewSchema | None:
     )
 
 
-def _entry(row: sa.Row[Any]) -> ViewEntry:
+def _entry(row: Row) -> ViewEntry:
     """Return the entry of a row of `_VIEWS`."""
     properties = json.loads(row.properties)
     schema = _schema(properties.pop(_SCHEMA, None))

@@ -229,6 +229,14 @@ def test_connections_that_the_server_has_closed_are_replaced(
     catalog.close()
 
 
+def test_a_connection_that_was_closed_here_is_replaced(far: Database) -> None:
+    with far.reading() as connection:
+        driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.close()
+    assert "lake" in names_of(far)
+
+
 def test_a_connection_that_was_idle_for_long_is_tried_before_it_is_used(postgres_url: str) -> None:
     """What lies between may have forgotten it."""
     clock = _Clock()

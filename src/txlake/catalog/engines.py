@@ -217,16 +217,17 @@ class Liveness:
         """
         used_ms = record.info.get(_USED, -math.inf)
         is_sure = used_ms > max(self._lost_ms, self._system.monotonic_ms() - _SURE_MS)
-        if is_sure and not _has_input(cast(_Psycopg, connection)):
-            return
         try:
-            dialect.do_ping(connection)
+            if not is_sure or _has_input(cast(_Psycopg, connection)):
+                dialect.do_ping(connection)
         except dialect.loaded_dbapi.Error as error:
             raise InvalidatePoolError from error  # the pool's other connections are lost as well
 
 
 def _has_input(connection: _Psycopg) -> bool:
-    """Return whether something can be read from an idle connection, such as its end."""
+    """Return whether something can be read from an idle connection, such as its end. Raises the
+    driver's error for one that was closed here.
+    """
     waiting = select.poll()
     waiting.register(connection.fileno(), select.POLLIN)
     return bool(waiting.poll(0))

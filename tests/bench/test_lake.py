@@ -98,7 +98,7 @@ def test_without_a_server_its_works_are_left_out_with_the_reason(
     def missing() -> None:
         raise NotHere("a PostgreSQL server: there is none")
 
-    monkeypatch.setattr("bench.sources.lakes._postgresql", missing)
+    monkeypatch.setattr("bench.sources.lakes.postgresql_server", missing)
     names = ("ratify-postgresql", "lock-two")
     measured = run(monkeypatch, tmp_path, "ledger", *names, warm_up=warm_up)
     assert list(measured.samples) == ["lock-two"]

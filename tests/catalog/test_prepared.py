@@ -116,3 +116,27 @@ def test_an_error_of_the_driver_is_one_of_the_catalog(database: Database) -> Non
     with database.reading() as connection:
         assert Prepared(sa.select(bare)).rows(connection) == []
     database.close()
+
+
+def test_rows_that_nobody_reads_hold_nothing(database: Database) -> None:
+    """Such as those of a statement after which another one failed: the error keeps them alive."""
+    unread: list[object] = []
+
+    def fails(connection: sa.Connection) -> None:
+        with pipelined(connection):
+            unread.append(AMONG.send(connection, names=["x", "y"]))
+        raise InvalidRequest("no")
+
+    def add(name: str) -> None:
+        def work(connection: sa.Connection) -> None:
+            ADDITION.run(connection, name=name, value="v")
+
+        database.write_relaxed(work)
+
+    for name in ("x", "y"):
+        add(name)
+    with pytest.raises(InvalidRequest):
+        database.write_relaxed(fails)
+    database.write(lambda connection: ADDITION.run(connection, name="z", value="v"))
+    add("after")
+    database.close()

@@ -81,7 +81,9 @@ class Prepared:
         """Send the statement; return a function that waits for its rows. `parameters` are by name,
         the items of a list as one value.
 
-        Statements that are sent within `pipelined` wait once.
+        Statements that are sent within `pipelined` wait once. Where the driver can't send them
+        together the rows are read at once: a statement of SQLite whose rows aren't all read keeps
+        its connection in an old state of the file, beyond the transaction's end.
         """
         text, bound = self._bind(connection.dialect, parameters)
         cursor = _cursor(connection)
@@ -99,7 +101,10 @@ class Prepared:
             cursor.close()
             return list(map(make_row, map(text.convert, fetched) if text.converters else fetched))
 
-        return read_rows
+        if _can_pipeline(connection):
+            return read_rows
+        rows = read_rows()
+        return lambda: rows
 
     def row(self, connection: Connection, **parameters: object) -> Row | None:
         """Execute the statement and return its first row; None if there is none."""
@@ -268,10 +273,10 @@ def pipelined(connection: Connection, *, commits: bool = False) -> Iterator[None
     `commits`: COMMIT is sent with the statements. Nothing can follow it in the transaction. Where
     the driver can't, the transaction is committed at its end. Raises CommitUnanswered.
     """
-    driver = _driver(connection)
-    if not hasattr(driver, "pipeline"):
+    if not _can_pipeline(connection):
         yield
         return
+    driver = _driver(connection)
     commit: Any = None
     try:
         with driver.pipeline():
@@ -311,6 +316,11 @@ def _executing(connection: Connection, text: _Compiled, cursor: DBAPICursor) -> 
                 yield
     except connection.dialect.loaded_dbapi.Error as error:
         raise _sqlalchemy_error(connection, text.sql, _cause(error), cursor) from error
+
+
+def _can_pipeline(connection: Connection) -> bool:
+    """Return whether the driver can send statements together."""
+    return hasattr(_driver(connection), "pipeline")
 
 
 def _is_pipelining(driver: Any) -> bool:  # noqa: ANN401 - a driver's connection

@@ -169,7 +169,7 @@ class Admissions:
         try:
             requests = required_locks(expected)
         except Exception:
-            return None  # what it is, is found without the expectation
+            return None  # if it is still so, the lookup without an expectation raises it
         if requests is None:
             return None
         with self._database.reading() as connection:
@@ -447,7 +447,7 @@ class _Batch:
             for statement, its_view in zip(self.statements, expected):
                 statement.use_view(its_view)
         except Exception:
-            return None  # what it is, is found without the expectation
+            return None  # if it is still so, the lookup without an expectation raises it
         if not all(statement.requests_locks for statement in self.statements):
             return None
         if any(map(self._converts, self.statements)):

@@ -39,8 +39,8 @@ _NOW, _MONOTONIC = "txlake_now_ms", "txlake_monotonic_ms"
 _WAL_ATTEMPTS = 100
 # A process's threads ratify in groups: connections are few, as a server's many hosts share them.
 _POOL_SIZE, _POOL_OVERFLOW = 4, 28
-# So long after its use a connection counts as alive: to ask takes as long as a statement. What lies
-# between may have forgotten one that is idle for longer, and tell nobody.
+# A connection that was used within this time isn't pinged: a ping takes as long as a statement. A
+# firewall on the way may drop one that is idle for longer, without a word to either end.
 _SURE_MS = 60_000.0
 _USED = "txlake_used_ms"
 _IS_POOLED = "txlake_is_pooled"

@@ -163,8 +163,8 @@ def look_up_as_expected(
 class SeenNames:
     """What this process last found for lookups of names. Thread-safe.
 
-    A statement with the same names is expected to find the same: the catalog is asked in one go for
-    what these names mean and for what follows from that.
+    A statement with the same names will most likely find the same. So its locks and versions are
+    requested together with the lookup, which then confirms what was assumed.
     """
 
     def __init__(self) -> None:
